@@ -9,7 +9,7 @@ Result<std::shared_ptr<const net::TlsContext>> make_coordinator_tls(
   policy.federation = identity.identity().federation;
   policy.roles = {identity::Role::kCoordinator};
   policy.time = [&identity, &clock] {
-    return identity::JudgementTime{clock.wall_now(), identity.last_authenticated()};
+    return identity::VerificationTime{clock.wall_now(), identity.last_authenticated()};
   };
   return net::TlsContext::make_client(net::Protocol::kSession, identity.credentials(),
                                       std::move(policy));

@@ -43,20 +43,20 @@ void FallbackSession::stop() {
 
 void FallbackSession::see(const protocol::Envelope& envelope) {
   if (const auto* committed = std::get_if<protocol::RoundCommitted>(&envelope.message)) {
-    on(Settled{committed->task, true});
+    on(TaskSettled{committed->task, true});
   } else if (const auto* ended = std::get_if<protocol::TaskEnded>(&envelope.message)) {
-    on(Settled{ended->task, false});
+    on(TaskSettled{ended->task, false});
   }
 }
 
 std::shared_ptr<client::Trainer> FallbackSession::take_training(const client::Train& train) {
   if (train.plan.kind == protocol::TaskKind::kEvaluate) return nullptr;
   const auto settings = client::TrainingSettings::parse(train.plan.settings);
-  on(Asked{.task = train.plan.task,
-           .base = train.plan.base,
-           .model = train.base,
-           .rounds = train.plan.rounds,
-           .steps = settings ? train::local_steps(settings->train, rows_) : 0});
+  on(TaskOffered{.task = train.plan.task,
+                 .base = train.plan.base,
+                 .model = train.base,
+                 .rounds = train.plan.rounds,
+                 .steps = settings ? train::local_steps(settings->train, rows_) : 0});
   return std::exchange(merging_, nullptr);
 }
 
@@ -77,9 +77,9 @@ void FallbackSession::perform(const Begin& begin) {
   if (!begun) log_.warning("nothing is trained meanwhile: {}", begun.error().message());
 }
 
-void FallbackSession::perform(const Rest&) { on(Rested{peer_.end_fallback()}); }
+void FallbackSession::perform(const Pause&) { on(Paused{peer_.end_fallback()}); }
 
-void FallbackSession::perform(const Look&) { on(Progress{peer_.gossiped()}); }
+void FallbackSession::perform(const ReadProgress&) { on(Progress{peer_.gossiped()}); }
 
 void FallbackSession::perform(const Keep& keep) {
   disk_.submit([this, kept = keep.kept, now = clock_.wall_now()](unsigned) {

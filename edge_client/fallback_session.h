@@ -28,11 +28,11 @@ class FallbackSession {
                   std::uint64_t rows, std::filesystem::path path);
 
   // Of the link with the coordinator.
-  void link_up() { on(gossip::fallback::Heard{}); }
-  void link_down() { on(gossip::fallback::Lost{}); }
+  void link_up() { on(gossip::fallback::CoordinatorConnected{}); }
+  void link_down() { on(gossip::fallback::CoordinatorLost{}); }
   void see(const protocol::Envelope& envelope);
   // The peer's roster may be another.
-  void look() { on(gossip::fallback::Told{peer_.standby()}); }
+  void look() { on(gossip::fallback::TermsChanged{peer_.standby()}); }
   // A task has begun: what contributes in place of a training, or null.
   std::shared_ptr<client::Trainer> take_training(const client::Train& train);
 
@@ -50,8 +50,8 @@ class FallbackSession {
  private:
   void on(gossip::fallback::Event event);
   void perform(const gossip::fallback::Begin& begin);
-  void perform(const gossip::fallback::Rest&);
-  void perform(const gossip::fallback::Look&);
+  void perform(const gossip::fallback::Pause&);
+  void perform(const gossip::fallback::ReadProgress&);
   void perform(const gossip::fallback::Keep& keep);
   void perform(const gossip::fallback::Forget&);
   void perform(const gossip::fallback::Merge& merge);

@@ -6,15 +6,15 @@
 namespace starling::edge_client {
 
 using protocol::Envelope;
-using protocol::Parcel;
+using protocol::VectorTransfer;
 
 GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
                              gossip::PeerData trains_on, Link link)
     : world_(world),
       link_(std::move(link)),
       to_issuer_({},
-                 [](const Parcel&) -> Result<void> {
-                   return rejected("not-wanted", "a device takes no parcel from its issuer");
+                 [](const VectorTransfer&) -> Result<void> {
+                   return rejected("not-wanted", "a device takes no transfer from its issuer");
                  }),
       node_({world.loop, world.clock, world.log, world.identity}, std::move(options),
             std::move(trains_on),
@@ -23,8 +23,8 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
                    if (linked_) link_.send({report, {}});
                    on_report_();
                  },
-             .hand_in = [this](const Parcel& parcel,
-                               SharedBytes data) { hand_in(parcel, std::move(data)); }},
+             .hand_in = [this](const VectorTransfer& transfer,
+                               SharedBytes data) { hand_in(transfer, std::move(data)); }},
             link_) {}
 
 net::Async<void> GossipSession::run() { co_await node_.run(); }
@@ -72,9 +72,9 @@ bool GossipSession::take(const Envelope& envelope) {
 }
 
 // Without an issuer nobody waits for it.
-void GossipSession::hand_in(const Parcel& parcel, SharedBytes data) {
+void GossipSession::hand_in(const VectorTransfer& transfer, SharedBytes data) {
   if (!linked_) return;
-  (void)to_issuer_.send(parcel, std::move(data), gossip::ParcelFlow::Urgency::kNow);
+  (void)to_issuer_.send(transfer, std::move(data), gossip::TransferFlow::Urgency::kNow);
   pump();
 }
 

@@ -52,7 +52,7 @@ class GossipSession {
   std::optional<EdgeStatus::Gossip> status() const;
 
  private:
-  void hand_in(const protocol::Parcel& parcel, SharedBytes data);
+  void hand_in(const protocol::VectorTransfer& transfer, SharedBytes data);
   void pump();
 
   World world_;
@@ -60,7 +60,7 @@ class GossipSession {
   std::function<void()> on_report_ = [] {};
   bool linked_ = false;
   issuer::RosterAssembler assembler_;
-  gossip::ParcelFlow to_issuer_;
+  gossip::TransferFlow to_issuer_;
   gossip::PeerNode node_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kGoodbye = std::chrono::seconds(1);
 
-Result<protocol::Welcome> judge_answer(const Result<net::Frame>& frame) {
+Result<protocol::Welcome> check_answer(const Result<net::Frame>& frame) {
   if (!frame) return frame.error();
   STARLING_ASSIGN(const protocol::Envelope envelope, link::decode(*frame));
   if (const auto* welcome = std::get_if<protocol::Welcome>(&envelope.message)) return *welcome;
@@ -34,7 +34,7 @@ net::Async<Result<protocol::Welcome>> exchange(net::Connection& connection,
   if (!sent) co_return sent.error();
   const link::MessageLimits limits(wire::from_coordinator(false));
   auto frame = co_await connection.read_frame(limits);
-  co_return judge_answer(frame);
+  co_return check_answer(frame);
 }
 
 }  // namespace

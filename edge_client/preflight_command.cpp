@@ -225,7 +225,7 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
     return passed("listen", fmt::format("{} is the running process's", listen));
   }
   identity::PeerPolicy nobody;
-  nobody.time = [&clock] { return identity::JudgementTime{clock.wall_now()}; };
+  nobody.time = [&clock] { return identity::VerificationTime{clock.wall_now()}; };
   const auto tls = net::TlsContext::make_server(identity.credentials(),
                                                 {{net::Protocol::kPeer, std::move(nobody)}});
   if (!tls) return failed("listen", tls.error().message(), "join again with --replace");

@@ -23,7 +23,7 @@ constexpr std::string_view kSign =
     "starling-coordinator gossip sign NET.toml --members FILE --to FILE";
 
 // As PeerNode judges: a clock that was set back does not revive what has expired.
-WallTime judged(WallTime now, const IdentityDirectory& self) {
+WallTime checking_time(WallTime now, const IdentityDirectory& self) {
   return std::max(now, self.last_authenticated());
 }
 
@@ -176,7 +176,7 @@ Result<SignedRoster> install_roster(const fs::path& file, const StateDirectory& 
   STARLING_ASSIGN(const auto self, IdentityDirectory::load(state.identity()));
   STARLING_ASSIGN(const StateLock lock, lock_out_process(state));
   STARLING_ASSIGN(auto roster, read_roster(file, self));
-  STARLING_TRY(check_current(roster.roster(), file, judged(now, self)));
+  STARLING_TRY(check_current(roster.roster(), file, checking_time(now, self)));
   STARLING_TRY(check_member(roster.roster(), file, self));
   STARLING_ASSIGN(const bool fresh, is_new(roster, file, state, self));
   SystemDisk disk;
@@ -192,11 +192,11 @@ int roster(const fs::path& file, const StateDirectory& state, WallTime now,
   const bool installs = !file.empty();
   const auto held = installs ? install_roster(file, state, now) : held_roster(state, *self);
   if (!held) return config::report(held.error(), err);
-  const WallTime judged_now = judged(now, *self);
+  const WallTime checked_at = checking_time(now, *self);
   if (format == config::OutputFormat::kJson) {
-    print_json(*held, *self, judged_now, installs, out);
+    print_json(*held, *self, checked_at, installs, out);
   } else {
-    print_text(*held, *self, judged_now, out);
+    print_text(*held, *self, checked_at, out);
     if (installs) out << fmt::format("installed; run: {}\n", state.command("start"));
   }
   return static_cast<int>(config::ExitCode::kOk);

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
 # Without sockets or time. The first failure ends a bug's turn: the machines, networks from seeds, and
 # last what takes long.
-MACHINES = "PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:CourseState*:NeighbourCourse*"
-NETWORKS = "PeerWorlds*:AsyncCourse*:AsyncCourse/*"
+MACHINES = "PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:ProtocolState*:NeighbourProtocol*"
+NETWORKS = "PeerWorlds*:AsynchronousProtocol*:AsynchronousProtocol/*"
 LONG = "ExchangeMachine*"
 SEEDS_AT_A_TIME = 50
 VARIABLE = "STARLING_PLANTED_BUG"

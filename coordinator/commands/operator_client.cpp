@@ -96,7 +96,7 @@ Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& 
   policy.roles = {identity::Role::kCoordinator};
   const WallTime last = directory.last_authenticated();
   policy.time = [&clock, last] {
-    return identity::JudgementTime{.now = clock.wall_now(), .last_authenticated = last};
+    return identity::VerificationTime{.now = clock.wall_now(), .last_authenticated = last};
   };
   STARLING_ASSIGN(auto tls, net::TlsContext::make_client(net::Protocol::kSession,
                                                          directory.credentials(), policy));

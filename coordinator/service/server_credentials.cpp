@@ -34,9 +34,9 @@ bool is_good(const identity::Certificate& certificate,
         .federation = authority.federation(),
         .roles = {identity::Role::kCoordinator},
         .address = address,
-        .time = [now] { return identity::JudgementTime{.now = now}; }};
-    return identity::judge_peer(std::span(&certificate, 1), std::span(&authority.certificate(), 1),
-                                identity::Side::kServer, policy)
+        .time = [now] { return identity::VerificationTime{.now = now}; }};
+    return identity::verify_peer(std::span(&certificate, 1), std::span(&authority.certificate(), 1),
+                                 identity::Side::kServer, policy)
         .has_value();
   });
 }

@@ -33,7 +33,7 @@ Result<std::shared_ptr<const net::TlsContext>> make_service_tls(
   // counts as just begun: who could not connect yet could never be admitted again.
   policy.time = [&clock] {
     const WallTime now = clock.wall_now();
-    return identity::JudgementTime{.now = now, .last_authenticated = now};
+    return identity::VerificationTime{.now = now, .last_authenticated = now};
   };
   policy.is_revoked = [&registry](const std::string& serial, const Sha256Digest& public_key) {
     return registry.is_revoked(serial, public_key);

@@ -65,19 +65,19 @@ Result<std::unique_ptr<SimulatedFallback>> SimulatedFallback::make(World world,
 
 void SimulatedFallback::see(std::size_t member, const protocol::Message& message) {
   if (std::holds_alternative<protocol::Welcome>(message)) {
-    on(member, Heard{});
-    on(member, Told{terms_});
+    on(member, CoordinatorConnected{});
+    on(member, TermsChanged{terms_});
   } else if (const auto* committed = std::get_if<protocol::RoundCommitted>(&message)) {
-    on(member, Settled{committed->task, true});
+    on(member, TaskSettled{committed->task, true});
   } else if (const auto* ended = std::get_if<protocol::TaskEnded>(&message)) {
-    on(member, Settled{ended->task, false});
+    on(member, TaskSettled{ended->task, false});
   }
 }
 
-void SimulatedFallback::lost(std::size_t member) { on(member, Lost{}); }
+void SimulatedFallback::lost(std::size_t member) { on(member, CoordinatorLost{}); }
 
 void SimulatedFallback::died(std::size_t member) {
-  (void)rest(nodes_[member]);
+  (void)pause(nodes_[member]);
   nodes_[member].machine = gossip::FallbackMachine(world_.scheduler.now());
 }
 
@@ -85,11 +85,11 @@ std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t me
                                                                   const client::Train& train) {
   if (train.plan.kind == protocol::TaskKind::kEvaluate) return nullptr;
   const auto rows = static_cast<std::size_t>(nodes_[member].rows);
-  on(member, Asked{.task = train.plan.task,
-                   .base = train.plan.base,
-                   .model = train.base,
-                   .rounds = train.plan.rounds,
-                   .steps = train::local_steps(job_training_, rows)});
+  on(member, TaskOffered{.task = train.plan.task,
+                         .base = train.plan.base,
+                         .model = train.base,
+                         .rounds = train.plan.rounds,
+                         .steps = train::local_steps(job_training_, rows)});
   return std::exchange(nodes_[member].merging, nullptr);
 }
 
@@ -108,8 +108,8 @@ void SimulatedFallback::perform(std::size_t member, const gossip::fallback::Acti
   Node& node = nodes_[member];
   if (const auto* wanted = std::get_if<Begin>(&action)) {
     begin(node, *wanted);
-  } else if (std::holds_alternative<Rest>(action)) {
-    on(member, Rested{rest(node)});
+  } else if (std::holds_alternative<Pause>(action)) {
+    on(member, Paused{pause(node)});
   } else if (const auto* merge = std::get_if<Merge>(&action)) {
     node.merging = std::make_shared<client::GivenModel>(
         merge->trained.model,
@@ -131,7 +131,7 @@ void SimulatedFallback::begin(Node& node, const Begin& begin) {
 }
 
 // The local phase at work is left out: an exchange happens at its end, at once.
-std::optional<Trained> SimulatedFallback::rest(Node& node) {
+std::optional<Trained> SimulatedFallback::pause(Node& node) {
   const auto algorithm = std::move(node.algorithm);
   node.takes_part = false;
   if (!algorithm || node.gained.exchanges == 0) return std::nullopt;

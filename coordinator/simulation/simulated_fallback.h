@@ -73,7 +73,7 @@ class SimulatedFallback {
   void on(std::size_t member, gossip::fallback::Event event);
   void perform(std::size_t member, const gossip::fallback::Action& action);
   void begin(Node& node, const gossip::fallback::Begin& begin);
-  std::optional<gossip::fallback::Trained> rest(Node& node);
+  std::optional<gossip::fallback::Trained> pause(Node& node);
   void begin_exchange();
   void exchange();
   std::optional<TimePoint> due(const Node& node) const;

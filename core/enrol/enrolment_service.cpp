@@ -57,7 +57,7 @@ void EnrolmentService::set_options(const EnrolmentOptions& options) {
 }
 
 bool EnrolmentService::make_room(const std::string& address) {
-  const auto verdict = slots_.judge(address, loop_.now());
+  const auto verdict = slots_.verdict_on(address, loop_.now());
   if (verdict.answer == net::ArrivalSlots::Answer::kFree) return true;
   if (verdict.answer != net::ArrivalSlots::Answer::kEvict) return false;
   exchanging_.at(verdict.victim)->abort();

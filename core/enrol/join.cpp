@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 using identity::Certificate;
 using identity::Credentials;
 using identity::IdentityDirectory;
-using identity::JudgementTime;
 using identity::PrivateKey;
 using identity::Role;
 using identity::SigningRequest;
+using identity::VerificationTime;
 
 using Joined = Result<IdentityDirectory>;
 
@@ -89,9 +89,10 @@ Result<Applicant> prepare(const fs::path& directory, const identity::JoinToken& 
 
 // Where the clock is wrong, nobody has told the time yet: the coordinator's certificate counts as
 // just begun. Whoever holds an old one cannot admit us, having neither the token nor the authority.
-std::function<JudgementTime()> first_contact_time(const Clock& clock) {
-  return
-      [&clock] { return JudgementTime{.now = clock.wall_now(), .last_authenticated = WallTime()}; };
+std::function<VerificationTime()> first_contact_time(const Clock& clock) {
+  return [&clock] {
+    return VerificationTime{.now = clock.wall_now(), .last_authenticated = WallTime()};
+  };
 }
 
 // That the certificate is for our key, and from the authority that the token names.
@@ -107,10 +108,10 @@ Result<Credentials> check_admission(const Admission& admission, const PrivateKey
   }
   const identity::PeerPolicy policy{
       .federation = coordinator.identity.federation, .roles = roles, .time = [&] {
-        return JudgementTime{.now = own.validity().not_before};
+        return VerificationTime{.now = own.validity().not_before};
       }};
-  STARLING_TRY(identity::judge_peer(std::span(&own, 1), std::span(&coordinator.authority, 1),
-                                    identity::Side::kClient, policy));
+  STARLING_TRY(identity::verify_peer(std::span(&own, 1), std::span(&coordinator.authority, 1),
+                                     identity::Side::kClient, policy));
   certificates.front() = coordinator.authority;  // pinned, and so always among them
   const Sha256Digest pinned = coordinator.authority.fingerprint();
   certificates.erase(std::remove_if(certificates.begin() + 1, certificates.end(),

@@ -153,20 +153,20 @@ Result<void> check_revocation(const Certificate& certificate, const Identity& id
 
 }  // namespace
 
-WallTime judgement_time(const Validity& validity, const JudgementTime& time) {
+WallTime verification_time(const Validity& validity, const VerificationTime& time) {
   if (validity.contains(time.now) || !time.last_authenticated) return time.now;
   return std::max(*time.last_authenticated, validity.not_before);
 }
 
-Result<VerifiedPeer> judge_peer(std::span<const Certificate> presented,
-                                std::span<const Certificate> authorities, Side side,
-                                const PeerPolicy& policy) {
+Result<VerifiedPeer> verify_peer(std::span<const Certificate> presented,
+                                 std::span<const Certificate> authorities, Side side,
+                                 const PeerPolicy& policy) {
   STARLING_CHECK(policy.time != nullptr);
   if (presented.empty()) {
     return not_authorised("no-certificate", "the other side showed no certificate");
   }
   const Certificate& certificate = presented.front();
-  const WallTime at = judgement_time(certificate.validity(), policy.time());
+  const WallTime at = verification_time(certificate.validity(), policy.time());
   const Verdict verdict = verify_chain(presented, authorities, side, at, policy.address);
   if (!verdict.authority) return refusal(verdict.error, certificate, policy, at);
   Result<Identity> identity = certificate.identity();

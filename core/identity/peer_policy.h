@@ -20,7 +20,7 @@ namespace starling::identity {
 // by the last time that a coordinator authenticated. The coordinator goes by its clock, and gives
 // it as the last authenticated time too: what its authority has issued for later counts as just
 // begun.
-struct JudgementTime {
+struct VerificationTime {
   WallTime now;
   std::optional<WallTime> last_authenticated = {};
 };
@@ -28,7 +28,7 @@ struct JudgementTime {
 // When a certificate of this validity is to be judged: `now` if it lies inside or nothing else is
 // known; else the last authenticated time, which is a lower bound of the true time, so that a
 // certificate issued later than it counts as just begun.
-WallTime judgement_time(const Validity& validity, const JudgementTime& time);
+WallTime verification_time(const Validity& validity, const VerificationTime& time);
 
 enum class Side { kServer, kClient };  // what the judged side is
 
@@ -38,7 +38,7 @@ struct PeerPolicy {
   RoleSet roles = {};
   std::optional<std::string> name = {};
   std::optional<std::string> address = {};  // DNS name or numeric address that was dialled
-  std::function<JudgementTime()> time = nullptr;
+  std::function<VerificationTime()> time = nullptr;
   // Null: nobody is revoked (a device, which has no list).
   std::function<bool(const std::string& serial, const Sha256Digest& public_key)> is_revoked =
       nullptr;
@@ -54,8 +54,8 @@ struct VerifiedPeer {
 };
 
 // Requires: policy.time is set; authorities are trusted, `presented` is hostile (leaf first).
-[[nodiscard]] Result<VerifiedPeer> judge_peer(std::span<const Certificate> presented,
-                                              std::span<const Certificate> authorities, Side side,
-                                              const PeerPolicy& policy);
+[[nodiscard]] Result<VerifiedPeer> verify_peer(std::span<const Certificate> presented,
+                                               std::span<const Certificate> authorities, Side side,
+                                               const PeerPolicy& policy);
 
 }  // namespace starling::identity

@@ -193,25 +193,25 @@ Error signer_refused(const Error& why) {
                   "the roster's signer may not issue rosters here: " + why.message());
 }
 
-Result<Identity> judge_signer(const Certificate& certificate,
-                              std::span<const Certificate> authorities, std::string_view federation,
-                              WallTime issued) {
+Result<Identity> verify_signer(const Certificate& certificate,
+                               std::span<const Certificate> authorities,
+                               std::string_view federation, WallTime issued) {
   const PeerPolicy policy{.federation = std::string(federation),
                           .roles = {Role::kCoordinator, Role::kIssuer},
-                          .time = [issued] { return JudgementTime{.now = issued}; }};
-  auto judged = judge_peer(std::span(&certificate, 1), authorities, Side::kClient, policy);
-  if (!judged) {
+                          .time = [issued] { return VerificationTime{.now = issued}; }};
+  auto verified = verify_peer(std::span(&certificate, 1), authorities, Side::kClient, policy);
+  if (!verified) {
     const auto who = certificate.identity();
-    if (judged.error().code() == "wrong-role" && who && who->role == Role::kOperator) {
+    if (verified.error().code() == "wrong-role" && who && who->role == Role::kOperator) {
       return rejected("roster-signer",
                       "the roster was signed with the key of the operator " + who->name +
                           ", and operators sign none any more: sign it again with "
                           "'starling-coordinator gossip sign' where the authority's key is, in the "
                           "coordinator's state directory");
     }
-    return signer_refused(judged.error());
+    return signer_refused(verified.error());
   }
-  return std::move(judged->identity);
+  return std::move(verified->identity);
 }
 
 }  // namespace
@@ -244,7 +244,7 @@ Result<SignedRoster> SignedRoster::verify(ByteView bytes, std::span<const Certif
                                              ", not of " + std::string(federation));
   }
   STARLING_ASSIGN(Identity signer,
-                  judge_signer(certificate, authorities, federation, roster.issued));
+                  verify_signer(certificate, authorities, federation, roster.issued));
   return SignedRoster(std::move(roster), std::move(signer), certificate.public_key_digest(),
                       SharedBytes::own(to_bytes(bytes)));
 }

@@ -100,12 +100,12 @@ bool IssuerDesk::is_mine(SessionId session, const protocol::Message& message) co
     const auto found = sessions_.find(session);
     if (found == sessions_.end()) return false;
     const Member& member = members_.at(found->second);
-    return member.hand_in && member.hand_in->parcel.transfer == chunk->task;
+    return member.hand_in && member.hand_in->transfer.id == chunk->task;
   }
   return std::holds_alternative<protocol::RosterAsk>(message) ||
          std::holds_alternative<protocol::PeerReport>(message) ||
          std::holds_alternative<protocol::Relay>(message) ||
-         std::holds_alternative<protocol::Parcel>(message);
+         std::holds_alternative<protocol::VectorTransfer>(message);
 }
 
 Result<void> IssuerDesk::take(SessionId session, const protocol::Envelope& envelope) {
@@ -120,7 +120,8 @@ Result<void> IssuerDesk::take(SessionId session, const protocol::Envelope& envel
   if (const auto* relay = std::get_if<protocol::Relay>(&message)) {
     return receive(name, *relay, envelope.payload);
   }
-  if (const auto* parcel = std::get_if<protocol::Parcel>(&message)) return receive(name, *parcel);
+  if (const auto* transfer = std::get_if<protocol::VectorTransfer>(&message))
+    return receive(name, *transfer);
   const auto* chunk = std::get_if<protocol::Chunk>(&message);
   STARLING_CHECK(chunk != nullptr);
   return receive(name, *chunk, envelope.payload);
@@ -195,37 +196,39 @@ void IssuerDesk::say_away(const std::string& to, const std::string& peer, const 
 std::uint64_t IssuerDesk::open_model_bytes() const {
   std::uint64_t sum = 0;
   for (const auto& [name, member] : members_) {
-    if (member.hand_in) sum += member.hand_in->parcel.first * sizeof(float);
+    if (member.hand_in) sum += member.hand_in->transfer.first * sizeof(float);
   }
   return sum;
 }
 
 Result<void> IssuerDesk::may_hand_in(const std::string& name,
-                                     const protocol::Parcel& parcel) const {
+                                     const protocol::VectorTransfer& transfer) const {
   if (!is_listed(name)) {
     return rejected("not-a-member", name + " is not a member of the network");
   }
-  STARLING_TRY(handlers_.wants_model(name, parcel));
+  STARLING_TRY(handlers_.wants_model(name, transfer));
   const std::uint64_t open = open_model_bytes();
-  if (open == 0 || open + parcel.first * sizeof(float) <= options_.open_model_bytes_max) return {};
+  if (open == 0 || open + transfer.first * sizeof(float) <= options_.open_model_bytes_max)
+    return {};
   return overloaded("too-many-models", "the issuer takes no more models at once; try again later");
 }
 
-Result<void> IssuerDesk::receive(const std::string& name, const protocol::Parcel& parcel) {
-  const bool whole_model = parcel.kind == protocol::Parcel::Kind::kModel && parcel.first > 0 &&
-                           parcel.second == 0 && parcel.packed == 0;
+Result<void> IssuerDesk::receive(const std::string& name,
+                                 const protocol::VectorTransfer& transfer) {
+  const bool whole_model = transfer.kind == protocol::VectorTransfer::Kind::kModel &&
+                           transfer.first > 0 && transfer.second == 0 && transfer.packed == 0;
   if (!whole_model) return rejected("bad-message", "an issuer takes nothing but whole models");
   std::optional<HandIn>& hand_in = members_.at(name).hand_in;
   hand_in.reset();
-  if (const auto allowed = may_hand_in(name, parcel); !allowed) {
+  if (const auto allowed = may_hand_in(name, transfer); !allowed) {
     const Error& why = allowed.error();
-    send(name, protocol::TaskEnded{parcel.transfer, why.code(), why.message()});
+    send(name, protocol::TaskEnded{transfer.id, why.code(), why.message()});
     return {};
   }
-  const std::uint64_t bytes = parcel.first * sizeof(float);
-  hand_in.emplace(parcel, protocol::ModelAssembler(bytes, options_.window_bytes));
+  const std::uint64_t bytes = transfer.first * sizeof(float);
+  hand_in.emplace(transfer, protocol::ModelAssembler(bytes, options_.window_bytes));
   const std::uint64_t limit = hand_in->assembler.receiver().tell_limit();
-  send(name, protocol::Credit{parcel.transfer, limit});
+  send(name, protocol::Credit{transfer.id, limit});
   return {};
 }
 
@@ -248,11 +251,11 @@ void IssuerDesk::finish_hand_in(const std::string& name) {
   const SharedBytes values = std::move(done.assembler).finish();
   const std::span<const float> floats = as_floats(values.view());
   if (!linalg::default_kernels().all_finite(floats.data(), floats.size())) {
-    return send(name, protocol::TaskEnded{done.parcel.transfer, "not-finite",
+    return send(name, protocol::TaskEnded{done.transfer.id, "not-finite",
                                           "the model holds a value that is not finite"});
   }
-  send(name, protocol::UpdateReceived{done.parcel.transfer});
-  handlers_.on_model(name, done.parcel.exchange, values);
+  send(name, protocol::UpdateReceived{done.transfer.id});
+  handlers_.on_model(name, done.transfer.exchange, values);
 }
 
 }  // namespace starling::issuer

@@ -33,8 +33,9 @@ class IssuerDesk {
     std::function<void(SessionId, const protocol::Envelope&)> send;
     std::function<std::size_t(SessionId)> queued_bytes;  // that wait to be sent
     std::function<void(const std::string& member, const protocol::PeerReport&)> on_report;
-    // Whether this model may come, of exactly parcel.first floats. What it refuses with is told.
-    std::function<Result<void>(const std::string& member, const protocol::Parcel&)> wants_model;
+    // Whether this model may come, of exactly transfer.first floats. What it refuses with is told.
+    std::function<Result<void>(const std::string& member, const protocol::VectorTransfer&)>
+        wants_model;
     // `values`: little-endian floats, all finite.
     std::function<void(const std::string& member, protocol::Exchange, SharedBytes values)> on_model;
   };
@@ -54,8 +55,8 @@ class IssuerDesk {
   void closed(SessionId session);
   bool is_connected(const std::string& name) const { return members_.contains(name); }
 
-  // Whether take() is to have this message: RosterAsk, PeerReport, Relay, Parcel, or a Chunk of
-  // the model that this session hands in.
+  // Whether take() is to have this message: RosterAsk, PeerReport, Relay, VectorTransfer, or a
+  // Chunk of the model that this session hands in.
   bool is_mine(SessionId session, const protocol::Message& message) const;
   // Requires: is_mine(). The payload need hold for the call only. An error says why the session is
   // to be closed.
@@ -63,7 +64,7 @@ class IssuerDesk {
 
  private:
   struct HandIn {
-    protocol::Parcel parcel;
+    protocol::VectorTransfer transfer;
     protocol::ModelAssembler assembler;
   };
   struct Member {
@@ -79,11 +80,11 @@ class IssuerDesk {
   Result<void> receive(const std::string& name, const protocol::PeerReport& report);
   Result<void> receive(const std::string& name, const protocol::Relay& relay,
                        const SharedBytes& payload);
-  Result<void> receive(const std::string& name, const protocol::Parcel& parcel);
+  Result<void> receive(const std::string& name, const protocol::VectorTransfer& transfer);
   Result<void> receive(const std::string& name, const protocol::Chunk& chunk,
                        const SharedBytes& payload);
 
-  Result<void> may_hand_in(const std::string& name, const protocol::Parcel& parcel) const;
+  Result<void> may_hand_in(const std::string& name, const protocol::VectorTransfer& transfer) const;
   std::uint64_t open_model_bytes() const;
   void finish_hand_in(const std::string& name);
   // "" where this frame may pass; else the code of the goodbye. A greeting opens a pair.

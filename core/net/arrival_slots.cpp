@@ -32,7 +32,7 @@ TimePoint ArrivalSlots::protected_until(const Slot& slot) const {
   return slot.since + (answered ? options_.undisturbed : options_.undisturbed / 5);
 }
 
-ArrivalSlots::Verdict ArrivalSlots::judge(const std::string& address, TimePoint now) const {
+ArrivalSlots::Verdict ArrivalSlots::verdict_on(const std::string& address, TimePoint now) const {
   const std::string share = address_share(address);
   const std::size_t own = held_by(share);
   const bool share_full =

@@ -38,7 +38,7 @@ class ArrivalSlots {
   explicit ArrivalSlots(const Options& options) : options_(options) {}
 
   // What has to happen before a newcomer from `address` (numeric) may take a slot.
-  Verdict judge(const std::string& address, TimePoint now) const;
+  Verdict verdict_on(const std::string& address, TimePoint now) const;
   // `counters` tell how far the connection got; they must stay valid until leave().
   Id take(const std::string& address, const ConnectionCounters& counters, TimePoint now);
   // Whether the slot was still held.

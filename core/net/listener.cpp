@@ -128,11 +128,11 @@ Async<void> Listener::Impl::admit(std::shared_ptr<Impl> self, tcp::socket socket
     self->refuse(address, overloaded("rate-limited", address + " begins connections too often"));
     co_return;
   }
-  ArrivalSlots::Verdict verdict = self->slots.judge(address, self->loop.now());
+  ArrivalSlots::Verdict verdict = self->slots.verdict_on(address, self->loop.now());
   while (verdict.answer == ArrivalSlots::Answer::kWait) {
     co_await wait_for_slot(self, verdict.until);
     if (!self->acceptor.is_open()) co_return;
-    verdict = self->slots.judge(address, self->loop.now());
+    verdict = self->slots.verdict_on(address, self->loop.now());
   }
   if (verdict.answer == ArrivalSlots::Answer::kRefuse) {
     self->refuse(address, overloaded("too-many-handshakes",

@@ -34,7 +34,7 @@ std::vector<identity::Certificate> presented_chain(X509_STORE_CTX* store) {
 int verify(X509_STORE_CTX* store, void* /*unused*/) {
   const void* ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
   const std::vector<identity::Certificate> chain = presented_chain(store);
-  const Result<void> good = engine_of(static_cast<const SSL*>(ssl)).judge_peer(chain);
+  const Result<void> good = engine_of(static_cast<const SSL*>(ssl)).verify_peer(chain);
   X509_STORE_CTX_set_error(store, good ? X509_V_OK : verify_error_for(good.error()));
   return good ? 1 : 0;
 }

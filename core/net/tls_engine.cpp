@@ -191,7 +191,7 @@ std::optional<identity::Certificate> TlsEngine::pinned_authority(
   return {};
 }
 
-Result<void> TlsEngine::judge_peer(std::span<const identity::Certificate> presented) {
+Result<void> TlsEngine::verify_peer(std::span<const identity::Certificate> presented) {
   std::vector<identity::Certificate> authorities = settings_.authorities;
   if (settings_.authority_pin) {
     const auto pinned = pinned_authority(presented);
@@ -207,7 +207,7 @@ Result<void> TlsEngine::judge_peer(std::span<const identity::Certificate> presen
   const identity::Side theirs =
       settings_.side == identity::Side::kServer ? identity::Side::kClient : identity::Side::kServer;
   Result<identity::VerifiedPeer> peer =
-      identity::judge_peer(presented, authorities, theirs, *policy_);
+      identity::verify_peer(presented, authorities, theirs, *policy_);
   if (!peer) {
     refusal_ = peer.error();
     return peer.error();

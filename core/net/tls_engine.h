@@ -81,7 +81,7 @@ class TlsEngine {
   void end_input() { input_ended_ = true; }
 
   // For the callbacks of OpenSSL.
-  Result<void> judge_peer(std::span<const identity::Certificate> presented);
+  Result<void> verify_peer(std::span<const identity::Certificate> presented);
   bool accept_protocol(std::string_view alpn);
   void refuse_protocol();
 

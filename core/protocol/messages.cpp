@@ -40,7 +40,7 @@ template Message::Message(PeerHello);
 template Message::Message(RosterAsk);
 template Message::Message(RosterPart);
 template Message::Message(Swim);
-template Message::Message(Parcel);
+template Message::Message(VectorTransfer);
 template Message::Message(ColumnsAsk);
 template Message::Message(ReduceNote);
 template Message::Message(PeerReport);

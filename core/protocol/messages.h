@@ -206,8 +206,8 @@ struct OperatorReply {
 using AnyMessage =
     std::variant<Hello, Welcome, RoundPlan, ModelRequest, Chunk, Credit, UpdateOffer, UpdateAccept,
                  UpdateReceived, RoundCommitted, TaskEnded, TaskFailed, Ping, Pong, Bye,
-                 OperatorRequest, OperatorReply, PeerHello, RosterAsk, RosterPart, Swim, Parcel,
-                 ColumnsAsk, ReduceNote, PeerReport, Relay>;
+                 OperatorRequest, OperatorReply, PeerHello, RosterAsk, RosterPart, Swim,
+                 VectorTransfer, ColumnsAsk, ReduceNote, PeerReport, Relay>;
 
 template <typename T>
 concept IsMessage = []<typename... Ts>(std::variant<Ts...>*) {

@@ -95,7 +95,7 @@ struct Swim {
 
 // Announces vectors that follow as Chunks under the receiver's Credit, all with this transfer id:
 // `first` floats, then `second` floats, then `packed` bytes, little-endian.
-struct Parcel {
+struct VectorTransfer {
   enum class Kind : std::uint8_t {
     kMix,      // a synchronous algorithm's message of `exchange`
     kPush,     // of an asynchronous algorithm; `exchange` is its number
@@ -105,7 +105,7 @@ struct Parcel {
     kColumns,  // columns [place, place + first) of the sender's model at `exchange`
     kModel,    // to the issuer: the whole model after `exchange`
   };
-  TaskId transfer;
+  TaskId id;
   Kind kind = Kind::kMix;
   Epoch epoch = 0;
   Exchange exchange = 0;
@@ -118,10 +118,10 @@ struct Parcel {
   bool has_scalar = false;
   double scalar = 0;
   Support support = {};  // of all but kModel
-  friend bool operator==(const Parcel&, const Parcel&) = default;
+  friend bool operator==(const VectorTransfer&, const VectorTransfer&) = default;
 };
 
-// Peer -> peer: send these columns of your model, as a kColumns parcel.
+// Peer -> peer: send these columns of your model, as a kColumns transfer.
 struct ColumnsAsk {
   Epoch epoch = 0;
   std::uint64_t begin = 0;
@@ -132,7 +132,7 @@ struct ColumnsAsk {
 // All-reduce (gossip/collective/all_reduce_machine.h): members register with the gatherer of an
 // attempt, which names those who reduce and commits their mean. A mean is named by the number of
 // its attempt. Among neighbours kAsk, kDone and kNotYet are about a message that is waited for
-// (neighbour_course.cpp).
+// (neighbour_protocol.cpp).
 struct ReduceNote {
   enum class Kind : std::uint8_t {
     kRegister,  // to the gatherer: I have begun `exchange` and take part in nothing below `attempt`
@@ -165,8 +165,8 @@ struct ReduceNote {
 inline Progress progress_of(const PeerHello& hello) {
   return {.backed = hello.support.backed, .exchange = hello.exchange};
 }
-inline Progress progress_of(const Parcel& parcel) {
-  return {.backed = parcel.support.backed, .exchange = parcel.exchange};
+inline Progress progress_of(const VectorTransfer& transfer) {
+  return {.backed = transfer.support.backed, .exchange = transfer.exchange};
 }
 inline Progress progress_of(const ReduceNote& note) {
   return {.backed = note.backed, .exchange = note.exchange};

@@ -12,7 +12,7 @@ namespace starling::sim {
 namespace {
 
 // Streams of Purpose::kNodes, told apart by the attempt.
-enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kLife = 3, kStragglers = 4 };
+enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kPresence = 3, kStragglers = 4 };
 
 // Slower than this is as good as away.
 constexpr double kSpeedMin = 1e-6;
@@ -86,14 +86,14 @@ Result<void> Population::read_speeds(const std::string& path) {
 }
 
 void Population::begin_lives(std::uint32_t nodes) {
-  lives_.reserve(nodes);
+  presences_.reserve(nodes);
   for (std::uint32_t node = 0; node < nodes; ++node) {
-    Life life{.rng = stream(seed_, kLife, node), .leaves = kNever, .changes = {}};
-    const double joins = to_seconds(options_.join_within) * life.rng.uniform();
-    const double stays = exponential(life.rng, to_seconds(options_.leave_after));
-    if (options_.leave_after > Duration::zero()) life.leaves = joins + stays;
-    life.changes.push_back(joins);
-    lives_.push_back(std::move(life));
+    Presence presence{.rng = stream(seed_, kPresence, node), .leaves = kNever, .changes = {}};
+    const double joins = to_seconds(options_.join_within) * presence.rng.uniform();
+    const double stays = exponential(presence.rng, to_seconds(options_.leave_after));
+    if (options_.leave_after > Duration::zero()) presence.leaves = joins + stays;
+    presence.changes.push_back(joins);
+    presences_.push_back(std::move(presence));
   }
 }
 
@@ -105,32 +105,34 @@ double Population::step_seconds(std::uint32_t node, std::uint64_t step) const {
 }
 
 std::size_t Population::changes_until(std::uint32_t node, double time) const {
-  Life& life = lives_[node];
+  Presence& presence = presences_[node];
   const double crash_mean = to_seconds(options_.crash_every);
-  while (life.changes.back() <= time) {
-    const bool is_there = life.changes.size() % 2 == 1;
-    const double last = life.changes.back();
-    double next = is_there ? last + (crash_mean > 0 ? exponential(life.rng, crash_mean) : kNever)
-                           : last + exponential(life.rng, to_seconds(options_.return_after));
+  while (presence.changes.back() <= time) {
+    const bool is_there = presence.changes.size() % 2 == 1;
+    const double last = presence.changes.back();
+    double next = is_there
+                      ? last + (crash_mean > 0 ? exponential(presence.rng, crash_mean) : kNever)
+                      : last + exponential(presence.rng, to_seconds(options_.return_after));
     // Who has left does not return.
-    if (is_there) next = std::min(next, life.leaves);
-    if (!is_there && (last >= life.leaves || next >= life.leaves)) next = kNever;
-    life.changes.push_back(next);
+    if (is_there) next = std::min(next, presence.leaves);
+    if (!is_there && (last >= presence.leaves || next >= presence.leaves)) next = kNever;
+    presence.changes.push_back(next);
   }
-  return static_cast<std::size_t>(std::upper_bound(life.changes.begin(), life.changes.end(), time) -
-                                  life.changes.begin());
+  return static_cast<std::size_t>(
+      std::upper_bound(presence.changes.begin(), presence.changes.end(), time) -
+      presence.changes.begin());
 }
 
 double Population::up_from(std::uint32_t node, double time) const {
   if (!churns_) return time;
   const std::size_t next = changes_until(node, time);
-  return next % 2 == 1 ? time : lives_[node].changes[next];
+  return next % 2 == 1 ? time : presences_[node].changes[next];
 }
 
 double Population::up_until(std::uint32_t node, double time) const {
   if (!churns_) return kNever;
   const std::size_t next = changes_until(node, time);
-  return next % 2 == 1 ? lives_[node].changes[next] : time;
+  return next % 2 == 1 ? presences_[node].changes[next] : time;
 }
 
 }  // namespace starling::sim

@@ -92,7 +92,7 @@ class Population {
 
  private:
   // When a node appears and goes, in turn, beginning with an appearance; drawn as far as asked.
-  struct Life {
+  struct Presence {
     Rng rng;
     double leaves = kNever;
     std::vector<double> changes;
@@ -110,7 +110,8 @@ class Population {
   Distribution step_jitter_;
   std::vector<float> speeds_;  // relative
   bool churns_ = false;
-  mutable std::vector<Life> lives_;  // empty unless churns_; not for two threads and one node
+  mutable std::vector<Presence>
+      presences_;  // empty unless churns_; not for two threads and one node
 };
 
 }  // namespace starling::sim

@@ -72,7 +72,7 @@ Token after_bad_try(Token token, WallTime now) {
   return token;
 }
 
-Result<RedeemStep> judge_redemption(const Token& token, const Sha256Digest& csr_sha256,
+Result<RedeemStep> check_redemption(const Token& token, const Sha256Digest& csr_sha256,
                                     WallTime now) {
   switch (token_state_at(token, now)) {
     case TokenState::kOpen:

@@ -19,7 +19,7 @@ TokenState token_state_at(const Token& token, WallTime now);
 // `token` with one more bad try.
 Token after_bad_try(Token token, WallTime now);
 enum class RedeemStep { kIssue, kRepeat };
-[[nodiscard]] Result<RedeemStep> judge_redemption(const Token& token,
+[[nodiscard]] Result<RedeemStep> check_redemption(const Token& token,
                                                   const Sha256Digest& csr_sha256, WallTime now);
 [[nodiscard]] Result<Certificate> may_return_again(const Token& token,
                                                    const std::optional<Certificate>& issued);

@@ -298,7 +298,7 @@ Result<TokenState> SqliteStore::record_bad_try(std::string_view id, WallTime now
 Result<Redemption> SqliteStore::redeem(std::string_view id, const Sha256Digest& csr_sha256,
                                        WallTime now, const IssueCertificate& issue) {
   STARLING_ASSIGN(Token token, token_of(id));
-  STARLING_ASSIGN(const rules::RedeemStep step, rules::judge_redemption(token, csr_sha256, now));
+  STARLING_ASSIGN(const rules::RedeemStep step, rules::check_redemption(token, csr_sha256, now));
   if (step == rules::RedeemStep::kRepeat) {
     STARLING_ASSIGN(const std::optional<Certificate> issued,
                     find_certificate(token.certificate_serial.value_or("")));

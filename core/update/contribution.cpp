@@ -64,7 +64,7 @@ class PayloadCheck {
   explicit PayloadCheck(Contribution& contribution) : contribution_(contribution) {}
 
   Result<void> read();
-  Result<void> judge(double value_max) const;
+  Result<void> result(double value_max) const;
   double norm() const { return std::sqrt(squares_); }
 
  private:
@@ -135,7 +135,7 @@ Result<void> PayloadCheck::measure(std::size_t i, Visit visit) {
   return {};
 }
 
-Result<void> PayloadCheck::judge(double value_max) const {
+Result<void> PayloadCheck::result(double value_max) const {
   const ContributionHead& head = contribution_.head();
   if (hash_.value() != head.payload_checksum) {
     return rejected("checksum-mismatch", "the update was damaged on its way");
@@ -275,7 +275,7 @@ Result<Contribution> validate(ContributionHead head, Payload payload, const Sche
   Contribution contribution(std::move(head), std::move(payload));
   PayloadCheck check(contribution);
   STARLING_TRY(check.read());
-  STARLING_TRY(check.judge(schema.bounds.value_max));
+  STARLING_TRY(check.result(schema.bounds.value_max));
   contribution.norm_ = check.norm();
   return contribution;
 }

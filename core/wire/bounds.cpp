@@ -49,7 +49,7 @@ Bound bound_of(FrameType type) {
     case FrameType::kSwim:
       return {kSwimWords, 0};
     case FrameType::kRosterAsk:
-    case FrameType::kParcel:
+    case FrameType::kVectorTransfer:
     case FrameType::kColumnsAsk:
       return {kNumbersWords, 0};
     case FrameType::kRosterPart:
@@ -76,9 +76,9 @@ std::optional<Bound> FrameTable::bound(std::uint16_t type) const {
 const FrameTable& from_client(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kHello};
-  static const FrameTable kAfter{kModelRequest, kChunk,  kCredit,     kUpdateOffer,
-                                 kTaskFailed,   kPing,   kPong,       kBye,
-                                 kRosterAsk,    kParcel, kPeerReport, kRelay};
+  static const FrameTable kAfter{kModelRequest, kChunk,          kCredit,     kUpdateOffer,
+                                 kTaskFailed,   kPing,           kPong,       kBye,
+                                 kRosterAsk,    kVectorTransfer, kPeerReport, kRelay};
   return greeted ? kAfter : kBefore;
 }
 
@@ -94,7 +94,7 @@ const FrameTable& from_coordinator(bool greeted) {
 const FrameTable& from_peer(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kPeerHello, kBye};
-  static const FrameTable kAfter{kPeerHello, kRosterAsk, kRosterPart, kSwim,       kParcel,
+  static const FrameTable kAfter{kPeerHello, kRosterAsk, kRosterPart, kSwim,       kVectorTransfer,
                                  kChunk,     kCredit,    kColumnsAsk, kReduceNote, kTaskEnded,
                                  kPing,      kPong,      kBye};
   return greeted ? kAfter : kBefore;

@@ -309,22 +309,23 @@ Result<protocol::Swim> read(schema::Swim::Reader from) {
                         .beats = std::move(beats)};
 }
 
-Result<protocol::Parcel> read(schema::Parcel::Reader from) {
-  return protocol::Parcel{.transfer = TaskId(from.getTransfer()),
-                          .kind = static_cast<protocol::Parcel::Kind>(from.getKind()),
-                          .epoch = from.getEpoch(),
-                          .exchange = from.getExchange(),
-                          .era = from.getEra(),
-                          .attempt = from.getAttempt(),
-                          .place = from.getPlace(),
-                          .first = from.getFirst(),
-                          .second = from.getSecond(),
-                          .packed = from.getPacked(),
-                          .has_scalar = from.getHasScalar(),
-                          .scalar = from.getScalar(),
-                          .support = {.minority = from.getMinority(),
-                                      .quorum_seconds = from.getQuorumSeconds(),
-                                      .backed = from.getBacked()}};
+Result<protocol::VectorTransfer> read(schema::VectorTransfer::Reader from) {
+  return protocol::VectorTransfer{
+      .id = TaskId(from.getTransfer()),
+      .kind = static_cast<protocol::VectorTransfer::Kind>(from.getKind()),
+      .epoch = from.getEpoch(),
+      .exchange = from.getExchange(),
+      .era = from.getEra(),
+      .attempt = from.getAttempt(),
+      .place = from.getPlace(),
+      .first = from.getFirst(),
+      .second = from.getSecond(),
+      .packed = from.getPacked(),
+      .has_scalar = from.getHasScalar(),
+      .scalar = from.getScalar(),
+      .support = {.minority = from.getMinority(),
+                  .quorum_seconds = from.getQuorumSeconds(),
+                  .backed = from.getBacked()}};
 }
 
 Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
@@ -445,8 +446,8 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
       return read_root<schema::RosterPart>(from);
     case FrameType::kSwim:
       return read_root<schema::Swim>(from);
-    case FrameType::kParcel:
-      return read_root<schema::Parcel>(from);
+    case FrameType::kVectorTransfer:
+      return read_root<schema::VectorTransfer>(from);
     case FrameType::kColumnsAsk:
       return read_root<schema::ColumnsAsk>(from);
     case FrameType::kReduceNote:

@@ -285,23 +285,23 @@ void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {
   for (unsigned i = 0; i < beats.size(); ++i) beats.set(i, swim.beats[i]);
 }
 
-void write(capnp::MessageBuilder& message, const protocol::Parcel& parcel) {
-  auto to = message.initRoot<schema::Parcel>();
-  to.setTransfer(parcel.transfer.value());
-  to.setKind(static_cast<std::uint8_t>(parcel.kind));
-  to.setHasScalar(parcel.has_scalar);
-  to.setEra(parcel.era);
-  to.setAttempt(parcel.attempt);
-  to.setEpoch(parcel.epoch);
-  to.setExchange(parcel.exchange);
-  to.setPlace(parcel.place);
-  to.setFirst(parcel.first);
-  to.setSecond(parcel.second);
-  to.setPacked(parcel.packed);
-  to.setScalar(parcel.scalar);
-  to.setMinority(parcel.support.minority);
-  to.setQuorumSeconds(parcel.support.quorum_seconds);
-  to.setBacked(parcel.support.backed);
+void write(capnp::MessageBuilder& message, const protocol::VectorTransfer& transfer) {
+  auto to = message.initRoot<schema::VectorTransfer>();
+  to.setTransfer(transfer.id.value());
+  to.setKind(static_cast<std::uint8_t>(transfer.kind));
+  to.setHasScalar(transfer.has_scalar);
+  to.setEra(transfer.era);
+  to.setAttempt(transfer.attempt);
+  to.setEpoch(transfer.epoch);
+  to.setExchange(transfer.exchange);
+  to.setPlace(transfer.place);
+  to.setFirst(transfer.first);
+  to.setSecond(transfer.second);
+  to.setPacked(transfer.packed);
+  to.setScalar(transfer.scalar);
+  to.setMinority(transfer.support.minority);
+  to.setQuorumSeconds(transfer.support.quorum_seconds);
+  to.setBacked(transfer.support.backed);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {

@@ -32,7 +32,7 @@ struct TypeOf {
   FrameType operator()(const protocol::RosterAsk&) const { return FrameType::kRosterAsk; }
   FrameType operator()(const protocol::RosterPart&) const { return FrameType::kRosterPart; }
   FrameType operator()(const protocol::Swim&) const { return FrameType::kSwim; }
-  FrameType operator()(const protocol::Parcel&) const { return FrameType::kParcel; }
+  FrameType operator()(const protocol::VectorTransfer&) const { return FrameType::kVectorTransfer; }
   FrameType operator()(const protocol::ColumnsAsk&) const { return FrameType::kColumnsAsk; }
   FrameType operator()(const protocol::ReduceNote&) const { return FrameType::kReduceNote; }
   FrameType operator()(const protocol::PeerReport&) const { return FrameType::kPeerReport; }
@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, kFrameTypeMax> kNames = {
     "UpdateReceived", "RoundCommitted", "TaskEnded",   "TaskFailed",
     "Ping",           "Pong",           "Bye",         "OperatorRequest",
     "OperatorReply",  "PeerHello",      "RosterAsk",   "RosterPart",
-    "Swim",           "Parcel",         "ColumnsAsk",  "ReduceNote",
+    "Swim",           "VectorTransfer", "ColumnsAsk",  "ReduceNote",
     "PeerReport",     "Relay"};
 static_assert(!kNames.back().empty());
 

@@ -34,7 +34,7 @@ enum class FrameType : std::uint16_t {
   kRosterAsk = 19,
   kRosterPart = 20,
   kSwim = 21,
-  kParcel = 22,
+  kVectorTransfer = 22,
   kColumnsAsk = 23,
   kReduceNote = 24,
   kPeerReport = 25,

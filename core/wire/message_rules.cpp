@@ -255,14 +255,15 @@ Result<void> check(const protocol::Swim& swim) {
   return {};
 }
 
-Result<void> check(const protocol::Parcel& parcel) {
-  STARLING_TRY(check_task(parcel.transfer));
-  STARLING_TRY(expect(parcel.kind <= protocol::Parcel::Kind::kModel, "there is no such kind"));
-  STARLING_TRY(expect(parcel.first <= kElementsMax && parcel.second <= kElementsMax,
+Result<void> check(const protocol::VectorTransfer& transfer) {
+  STARLING_TRY(check_task(transfer.id));
+  STARLING_TRY(
+      expect(transfer.kind <= protocol::VectorTransfer::Kind::kModel, "there is no such kind"));
+  STARLING_TRY(expect(transfer.first <= kElementsMax && transfer.second <= kElementsMax,
                       "a vector has too many elements"));
-  STARLING_TRY(expect(std::isfinite(parcel.scalar), "the scalar is not finite"));
-  STARLING_TRY(check_bulk("the place", parcel.place));
-  return check_bulk("the packed part", parcel.packed);
+  STARLING_TRY(expect(std::isfinite(transfer.scalar), "the scalar is not finite"));
+  STARLING_TRY(check_bulk("the place", transfer.place));
+  return check_bulk("the packed part", transfer.packed);
 }
 
 Result<void> check(const protocol::ColumnsAsk& ask) {

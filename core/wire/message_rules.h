@@ -33,7 +33,7 @@ namespace starling::wire {
 [[nodiscard]] Result<void> check(const protocol::RosterAsk& ask);
 [[nodiscard]] Result<void> check(const protocol::RosterPart& part);
 [[nodiscard]] Result<void> check(const protocol::Swim& swim);
-[[nodiscard]] Result<void> check(const protocol::Parcel& parcel);
+[[nodiscard]] Result<void> check(const protocol::VectorTransfer& transfer);
 [[nodiscard]] Result<void> check(const protocol::ColumnsAsk& ask);
 [[nodiscard]] Result<void> check(const protocol::ReduceNote& note);
 [[nodiscard]] Result<void> check(const protocol::PeerReport& report);

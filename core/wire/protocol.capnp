@@ -168,7 +168,7 @@ struct Swim {
   beats @5 :List(UInt64);
 }
 
-struct Parcel {
+struct VectorTransfer {
   transfer @0 :UInt64;
   kind @1 :UInt8;
   hasScalar @2 :Bool;

@@ -62,7 +62,7 @@ struct SendNote {
   Member to = 0;
   protocol::ReduceNote note;
 };
-struct SendPiece {  // as a parcel of kind kReduce; its floats never change
+struct SendPiece {  // as a transfer of kind kReduce; its floats never change
   Member to = 0;
   Progress at;
   std::uint32_t attempt = 0;

@@ -29,19 +29,19 @@ std::optional<TimePoint> FallbackMachine::next_deadline() const {
   return missed_since_ + terms_->after;
 }
 
-void FallbackMachine::handle(Heard&) {
-  if (state_ == State::kGossiping) return rest(State::kConnected);
+void FallbackMachine::handle(CoordinatorConnected&) {
+  if (state_ == State::kGossiping) return pause(State::kConnected);
   state_ = State::kConnected;
   if (interrupted_) {
-    Rested rested{std::exchange(interrupted_, std::nullopt)};
-    return handle(rested);
+    Paused paused{std::exchange(interrupted_, std::nullopt)};
+    return handle(paused);
   }
   if (!gained_ || gained_->returned_at) return;
   gained_->returned_at = now_;
   keep(gained_->trained, true);
 }
 
-void FallbackMachine::handle(Lost&) {
+void FallbackMachine::handle(CoordinatorLost&) {
   if (state_ != State::kConnected) return;
   state_ = State::kAway;
   missed_since_ = lost_at_ = now_;
@@ -50,13 +50,13 @@ void FallbackMachine::handle(Lost&) {
 }
 
 // What is known of another run means nothing to this one.
-void FallbackMachine::handle(Told& event) {
+void FallbackMachine::handle(TermsChanged& event) {
   if (terms_ == event.terms) return;
   terms_ = event.terms;
   const auto of_another = [this](const auto& kept) {
     return kept && terms_ && kept->run.value() != terms_->run;
   };
-  if (state_ == State::kGossiping && (!terms_ || of_another(held_))) rest(State::kAway);
+  if (state_ == State::kGossiping && (!terms_ || of_another(held_))) pause(State::kAway);
   if (of_another(held_)) {
     held_.reset();
     interrupted_.reset();
@@ -70,7 +70,7 @@ void FallbackMachine::handle(Tick&) {
   if (!due || now_ < *due) return;
   if (state_ == State::kAway) return begin();
   keep_at_ = now_ + kKeepEvery;
-  actions_.emplace_back(Look{});
+  actions_.emplace_back(ReadProgress{});
 }
 
 void FallbackMachine::begin() {
@@ -84,13 +84,13 @@ void FallbackMachine::begin() {
   actions_.emplace_back(Begin{from, steps_, *pace()});
 }
 
-void FallbackMachine::rest(State next) {
+void FallbackMachine::pause(State next) {
   state_ = next;
-  actions_.emplace_back(Rest{});
+  actions_.emplace_back(Pause{});
 }
 
-// Comes at once after Rest, from whichever state that was said in.
-void FallbackMachine::handle(Rested& event) {
+// Comes at once after Pause, from whichever state that was said in.
+void FallbackMachine::handle(Paused& event) {
   if (!held_) return;
   if (!event.trained || event.trained->exchanges == 0) {
     if (!gained_) forget();
@@ -177,7 +177,7 @@ void FallbackMachine::handle(Restored& event) {
 
 // --- the pace of the rounds ---------------------------------------------------------------------
 
-void FallbackMachine::learn_pace(const Asked& asked) {
+void FallbackMachine::learn_pace(const TaskOffered& asked) {
   if (paced_run_ != asked.base.run) {
     paced_run_ = asked.base.run;
     took_.clear();
@@ -220,7 +220,7 @@ bool FallbackMachine::concerns(RunId run) const {
   return !gained_ || gained_->run == run;
 }
 
-bool FallbackMachine::may_merge(const Asked& asked) {
+bool FallbackMachine::may_merge(const TaskOffered& asked) {
   if (!gained_ || gained_->run != asked.base.run) return false;
   const bool is_of_this_run =
       update::ModelVersion::is_same_run(gained_->run_key, asked.base.run_key);
@@ -243,7 +243,7 @@ bool FallbackMachine::may_merge(const Asked& asked) {
   return false;
 }
 
-void FallbackMachine::handle(Asked& event) {
+void FallbackMachine::handle(TaskOffered& event) {
   if (!concerns(event.base.run)) return;
   learn_pace(event);
   if (may_merge(event)) {
@@ -260,7 +260,7 @@ void FallbackMachine::handle(Asked& event) {
   }
 }
 
-void FallbackMachine::handle(Settled& event) {
+void FallbackMachine::handle(TaskSettled& event) {
   // Until a second round asks, its commit tells how long the first one took.
   if (event.counted && took_.empty() && seen_ && seen_->task == event.task) {
     learn(now_ - seen_->at);

@@ -24,26 +24,26 @@ namespace starling::gossip {
 namespace fallback {
 
 // --- events -------------------------------------------------------------------------------------
-struct Heard {};  // the coordinator welcomed this device
-struct Lost {};   // no link to it any more
-struct Told {     // the terms of the roster in force; none: there is none for this device
+struct CoordinatorConnected {};  // the coordinator welcomed this device
+struct CoordinatorLost {};       // no link to it any more
+struct TermsChanged {  // the terms of the roster in force; none: there is none for this device
   std::optional<FallbackTerms> terms;
 };
-struct Asked {  // a round wants a training, not an evaluation, from this base
+struct TaskOffered {  // a round wants a training, not an evaluation, from this base
   TaskId task;
   update::ModelVersion base;
   SharedBytes model;
   Round rounds = 0;         // of the run
   std::uint64_t steps = 0;  // that this device trains in a round; 0: not known
 };
-struct Settled {  // the coordinator counted a task, or ended it otherwise
+struct TaskSettled {  // the coordinator counted a task, or ended it otherwise
   TaskId task;
   bool counted = false;
 };
-struct Rested {  // answers Rest
+struct Paused {  // answers Pause
   std::optional<Trained> trained;
 };
-struct Progress {  // answers Look
+struct Progress {  // answers ReadProgress
   std::optional<Trained> trained;
 };
 struct Restored {  // before all others: what an earlier process kept, so long ago
@@ -51,7 +51,8 @@ struct Restored {  // before all others: what an earlier process kept, so long a
   Duration since{};
 };
 struct Tick {};
-using Event = std::variant<Heard, Lost, Told, Asked, Settled, Rested, Progress, Restored, Tick>;
+using Event = std::variant<CoordinatorConnected, CoordinatorLost, TermsChanged, TaskOffered,
+                           TaskSettled, Paused, Progress, Restored, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Begin {  // train on by gossip; what an earlier process trained in it counts as its own
@@ -59,13 +60,13 @@ struct Begin {  // train on by gossip; what an earlier process trained in it cou
   std::uint64_t steps_before = 0;  // of earlier absences: batches go on behind them
   FallbackPace pace;
 };
-struct Rest {};  // end it, then Rested
-struct Look {};  // say what it has come to, then Progress
-struct Keep {    // durably, in place of what was kept before
+struct Pause {};         // end it, then Paused
+struct ReadProgress {};  // say what it has come to, then Progress
+struct Keep {            // durably, in place of what was kept before
   Kept kept;
 };
 struct Forget {};  // what was kept
-struct Merge {     // answers Asked: contribute this model instead of a training
+struct Merge {     // answers TaskOffered: contribute this model instead of a training
   TaskId task;
   Trained trained;
 };
@@ -73,7 +74,7 @@ struct Say {
   LogLevel level;
   std::string line;
 };
-using Action = std::variant<Begin, Rest, Look, Keep, Forget, Merge, Say>;
+using Action = std::variant<Begin, Pause, ReadProgress, Keep, Forget, Merge, Say>;
 
 }  // namespace fallback
 
@@ -113,22 +114,22 @@ class FallbackMachine {
     update::ModelVersion base = {};
   };
 
-  void handle(fallback::Heard&);
-  void handle(fallback::Lost&);
-  void handle(fallback::Told&);
-  void handle(fallback::Asked&);
-  void handle(fallback::Settled&);
-  void handle(fallback::Rested&);
+  void handle(fallback::CoordinatorConnected&);
+  void handle(fallback::CoordinatorLost&);
+  void handle(fallback::TermsChanged&);
+  void handle(fallback::TaskOffered&);
+  void handle(fallback::TaskSettled&);
+  void handle(fallback::Paused&);
   void handle(fallback::Progress&);
   void handle(fallback::Restored&);
   void handle(fallback::Tick&);
   void begin();
-  void rest(State next);
+  void pause(State next);
   void keep(const fallback::Trained& trained, bool ended);
   void forget();
   bool concerns(RunId run) const;
-  bool may_merge(const fallback::Asked& asked);
-  void learn_pace(const fallback::Asked& asked);
+  bool may_merge(const fallback::TaskOffered& asked);
+  void learn_pace(const fallback::TaskOffered& asked);
   void learn(Duration round);
   // What the gossip would be bound by if it began now; none: nobody can say yet.
   std::optional<FallbackPace> pace() const;

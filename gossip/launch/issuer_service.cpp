@@ -51,7 +51,7 @@ Result<void> IssuerService::listen() {
   identity::PeerPolicy policy;
   policy.federation = authority_.federation();
   policy.roles = {identity::Role::kPeer};
-  policy.time = [&clock = clock_] { return identity::JudgementTime{.now = clock.wall_now()}; };
+  policy.time = [&clock = clock_] { return identity::VerificationTime{.now = clock.wall_now()}; };
   STARLING_ASSIGN(auto tls,
                   net::TlsContext::make_server(
                       credentials_, {{.protocol = net::Protocol::kSession, .client = policy}}));
@@ -90,11 +90,11 @@ issuer::IssuerDesk::Handlers IssuerService::desk_handlers(std::uint64_t paramete
   desk.on_report = std::move(handlers.on_report);
   desk.on_model = std::move(handlers.on_model);
   desk.wants_model = [parameters](const std::string& member,
-                                  const protocol::Parcel& parcel) -> Result<void> {
-    if (parcel.first == parameters) return {};
+                                  const protocol::VectorTransfer& transfer) -> Result<void> {
+    if (transfer.first == parameters) return {};
     return rejected("wrong-size", fmt::format("{} hands in a model of {} parameters; the network's "
                                               "has {}",
-                                              member, parcel.first, parameters));
+                                              member, transfer.first, parameters));
   };
   return desk;
 }

@@ -61,23 +61,23 @@ void RunRecorder::started(Node node, TimePoint now) {
   if (!any_started_) started_ = now;  // the initial evaluation is not part of the run's time
   any_started_ = true;
   NodeRecord& record = nodes_[node];
-  record.life = NodeRecord::Life::kUp;
+  record.process = NodeRecord::Process::kUp;
   record.before = record.done;
   set_state(node, "starting", now);
 }
 
 void RunRecorder::paused(Node node, TimePoint now) {
-  nodes_[node].life = NodeRecord::Life::kPaused;
+  nodes_[node].process = NodeRecord::Process::kPaused;
   set_state(node, "paused", now);
 }
 
 void RunRecorder::resumed(Node node, TimePoint now) {
-  nodes_[node].life = NodeRecord::Life::kUp;
+  nodes_[node].process = NodeRecord::Process::kUp;
   set_state(node, "resumed", now);
 }
 
 void RunRecorder::stopped(Node node, TimePoint now) {
-  nodes_[node].life = NodeRecord::Life::kDown;
+  nodes_[node].process = NodeRecord::Process::kDown;
   set_state(node, "down", now);
 }
 
@@ -85,7 +85,7 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   NodeRecord& record = nodes_[node];
   PeerRow& row = rows_[node];
   // What was under way when the process ended says nothing of the next one.
-  if (record.life == NodeRecord::Life::kDown) return;
+  if (record.process == NodeRecord::Process::kDown) return;
   record.done.loss_steps += report.loss_steps;
   record.done.loss_sum += report.loss * static_cast<double>(report.loss_steps);
   record.done.messages = record.before.messages + report.messages;
@@ -102,7 +102,7 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   if (report.loss_steps > 0) row.loss = report.loss;
   row.bytes_sent = record.done.bytes_sent;
   row.bytes_received = record.done.bytes_received;
-  if (record.life == NodeRecord::Life::kUp) set_state(node, report.state, now);
+  if (record.process == NodeRecord::Process::kUp) set_state(node, report.state, now);
 }
 
 void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes values,
@@ -130,7 +130,7 @@ bool RunRecorder::waits_for_last() const {
 
 bool RunRecorder::has_all(protocol::Exchange exchange) const {
   return std::ranges::all_of(nodes_, [exchange](const NodeRecord& node) {
-    if (node.life != NodeRecord::Life::kUp) return true;
+    if (node.process != NodeRecord::Process::kUp) return true;
     return node.handed_in && *node.handed_in >= exchange;
   });
 }
@@ -171,7 +171,7 @@ std::optional<Error> RunRecorder::stalled(TimePoint now) const {
   if (complete_ || waits_for_last() || now < progressed_ + options_.patience) return std::nullopt;
   std::vector<Node> late;
   for (Node node = 0; node < nodes_.size(); ++node) {
-    if (nodes_[node].life == NodeRecord::Life::kUp && !finished(node)) late.push_back(node);
+    if (nodes_[node].process == NodeRecord::Process::kUp && !finished(node)) late.push_back(node);
   }
   std::string who;
   for (std::size_t i = 0; i < std::min(late.size(), kNamedMax); ++i) {
@@ -181,7 +181,7 @@ std::optional<Error> RunRecorder::stalled(TimePoint now) const {
   }
   if (late.empty()) {
     const bool is_paused = std::ranges::any_of(
-        nodes_, [](const NodeRecord& n) { return n.life == NodeRecord::Life::kPaused; });
+        nodes_, [](const NodeRecord& n) { return n.process == NodeRecord::Process::kPaused; });
     who = is_paused ? "all that run are paused" : "no process runs";
   }
   if (late.size() > kNamedMax) who += fmt::format(", and {} more", late.size() - kNamedMax);

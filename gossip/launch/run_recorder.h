@@ -76,7 +76,7 @@ class RunRecorder {
     Work done;
   };
   struct NodeRecord {
-    enum class Life { kDown, kPaused, kUp } life = Life::kDown;
+    enum class Process { kDown, kPaused, kUp } process = Process::kDown;
     Work before;                                  // of processes that have ended
     Work done;                                    // so far
     std::optional<protocol::Exchange> handed_in;  // the last

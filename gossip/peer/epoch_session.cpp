@@ -11,8 +11,8 @@
 
 namespace starling::gossip {
 
-using protocol::Parcel;
 using protocol::PeerHello;
+using protocol::VectorTransfer;
 
 namespace {
 
@@ -45,40 +45,40 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
       handed_in_at_(run_.options.schedule().after(setup.start.exchange) /
                     run_.options.evaluate_every()),
       checkpoint_at_(now + setup.checkpoint_every) {
-  CoursePlace place{
+  ProtocolPlace place{
       .epoch = epoch_, .self = self_, .names = names_, .absent = std::move(setup.absent)};
-  course_ =
-      make_course(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
+  training_ =
+      make_protocol(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
   const auto members = static_cast<Member>(names_.size());
   std::optional<membership::Overlay> overlay;
-  if (run_.sparse) overlay.emplace(self_, members, epoch_, course_->neighbours());
+  if (run_.sparse) overlay.emplace(self_, members, epoch_, training_->neighbours());
   members_ = std::make_unique<membership::SwimMachine>(setup.membership, epoch_, self_, members,
                                                        setup.rng, now, std::move(overlay));
 }
 
 void EpochSession::begin(TimePoint now) {
   now_ = now;
-  course_->begin();
+  training_->begin();
 }
 
 // The link of an absent member may only look whole, so that member has to speak first.
-void EpochSession::told_before(Member member, PeerHello hello, TimePoint now) {
+void EpochSession::take_earlier_hello(Member member, PeerHello hello, TimePoint now) {
   if (silent_.contains(member) && hello.epoch != epoch_) return;
   hello.epoch = epoch_;
   hello.begun = false;
-  told(member, hello, now);
+  take_hello(member, hello, now);
 }
 
 // --- what comes ---------------------------------------------------------------------------------
 
-void EpochSession::told(Member member, const PeerHello& hello, TimePoint now) {
+void EpochSession::take_hello(Member member, const PeerHello& hello, TimePoint now) {
   now_ = now;
   heard(member);
   if (const auto unsent = unsent_.extract(member)) {
     outcome_.actions.push_back(peer::Send{member, unsent.mapped()});
   }
-  copies_.greeted(member, hello, course_->progress().exchange);
-  course_->told(member, hello);
+  copies_.greeted(member, hello, training_->progress().exchange);
+  training_->take_hello(member, hello);
 }
 
 void EpochSession::heard(Member member) {
@@ -89,7 +89,7 @@ void EpochSession::heard(Member member) {
 void EpochSession::link_lost(Member member, TimePoint now) {
   now_ = now;
   unsent_.erase(member);
-  course_->link_lost(member);
+  training_->link_lost(member);
   if (copy_) copy_->lose(member);
   std::erase_if(asks_, [&](const Ask& ask) { return ask.first == member; });
   perform(members_->on(membership::LinkLost{member}, now_));
@@ -106,32 +106,32 @@ void EpochSession::take(Member from, const protocol::Message& message, TimePoint
     if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.emplace_back(from, *ask);
     answer_asks();
   } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
-    if (note->epoch == epoch_) course_->take(from, *note);
+    if (note->epoch == epoch_) training_->take(from, *note);
   }
 }
 
-Result<void> EpochSession::check(Member from, const Parcel& parcel) const {
-  if (parcel.epoch != epoch_) {
+Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) const {
+  if (transfer.epoch != epoch_) {
     return rejected("other-epoch", "this peer is not in that epoch");
   }
-  if (parcel.kind != Parcel::Kind::kColumns) return course_->judge(from, parcel);
-  if (copy_ && copy_->expects(from, parcel)) return {};
+  if (transfer.kind != VectorTransfer::Kind::kColumns) return training_->check(from, transfer);
+  if (copy_ && copy_->expects(from, transfer)) return {};
   return rejected("not-wanted", "these columns were not asked for");
 }
 
-void EpochSession::overhear(Member from, const Parcel& parcel, TimePoint now) {
+void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
-  if (parcel.epoch != epoch_ || parcel.kind == Parcel::Kind::kColumns) return;
-  course_->overheard(from, parcel);
+  if (transfer.epoch != epoch_ || transfer.kind == VectorTransfer::Kind::kColumns) return;
+  training_->take_unused(from, transfer);
 }
 
-void EpochSession::take(Member from, ParcelFlow::Whole whole, TimePoint now) {
+void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
   now_ = now;
   heard(from);
-  if (whole.parcel.kind == Parcel::Kind::kColumns) {
+  if (whole.transfer.kind == VectorTransfer::Kind::kColumns) {
     take_columns(from, whole);
   } else {
-    course_->take(from, std::move(whole));
+    training_->take(from, std::move(whole));
   }
 }
 
@@ -142,16 +142,16 @@ void EpochSession::copy_model(std::vector<Member> donors) {
   continue_copy();
 }
 
-void EpochSession::take_columns(Member from, const ParcelFlow::Whole& whole) {
-  if (!copy_ || !copy_->expects(from, whole.parcel)) return;
+void EpochSession::take_columns(Member from, const TransferFlow::Whole& whole) {
+  if (!copy_ || !copy_->expects(from, whole.transfer)) return;
   const std::span<const float> columns(reinterpret_cast<const float*>(whole.data.view().data()),
-                                       whole.parcel.first);
-  const auto own = course_->model();
+                                       whole.transfer.first);
+  const auto own = training_->model();
   const bool fits = own ? UsualDistance::may_be_of_this_run(
-                              columns, own->subspan(whole.parcel.place, columns.size()))
+                              columns, own->subspan(whole.transfer.place, columns.size()))
                         : is_finite(columns);
   if (fits) {
-    copy_->take(from, whole.parcel, columns);
+    copy_->take(from, whole.transfer, columns);
   } else {
     outcome_.actions.push_back(peer::Say{
         LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied"});
@@ -173,11 +173,11 @@ void EpochSession::continue_copy() {
   }
   if (copy_->failed()) {
     copy_.reset();
-    course_->not_copied();
+    training_->not_copied();
   } else if (copy_->done()) {
     const ModelCopy copy = std::move(*copy_);
     copy_.reset();
-    course_->copied(copy.progress(), copy.model());
+    training_->copied(copy.progress(), copy.model());
   }
 }
 
@@ -185,37 +185,38 @@ void EpochSession::continue_copy() {
 // nothing now may later.
 void EpochSession::answer_asks() {
   if (asks_.empty() || links_changed_) return;
-  const auto model = course_->model();
+  const auto model = training_->model();
   if (!model) return;
-  const Exchange exchange = course_->progress().exchange;
-  const std::vector<Member> neighbours = course_->neighbours();
+  const Exchange exchange = training_->progress().exchange;
+  const std::vector<Member> neighbours = training_->neighbours();
   std::erase_if(asks_, [&](const Ask& waiting) {
     const auto& [to, ask] = waiting;
     if (ask.end > model->size()) return true;
     const bool is_neighbour = std::ranges::binary_search(neighbours, to);
     if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) return false;
     const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
-    const Parcel parcel{.kind = Parcel::Kind::kColumns,
-                        .epoch = epoch_,
-                        .exchange = exchange,
-                        .place = ask.begin,
-                        .first = columns.size(),
-                        .support = course_->support()};
-    outcome_.actions.push_back(peer::SendParcel{to, parcel,
-                                                SharedBytes::own(to_bytes(as_bytes(columns))),
-                                                ParcelFlow::Urgency::kBackground});
+    const VectorTransfer transfer{.kind = VectorTransfer::Kind::kColumns,
+                                  .epoch = epoch_,
+                                  .exchange = exchange,
+                                  .place = ask.begin,
+                                  .first = columns.size(),
+                                  .support = training_->support()};
+    outcome_.actions.push_back(peer::SendTransfer{to, transfer,
+                                                  SharedBytes::own(to_bytes(as_bytes(columns))),
+                                                  TransferFlow::Urgency::kBackground});
     return true;
   });
 }
 
-// --- what the course asks for -------------------------------------------------------------------
+// --- what the protocol asks for
+// -------------------------------------------------------------------
 
-void EpochSession::send(Member to, Parcel parcel, SharedBytes data) {
+void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
   if (links_changed_) return;
-  parcel.epoch = epoch_;
-  // The course sends again what is lost for want of a link.
+  transfer.epoch = epoch_;
+  // The protocol sends again what is lost for want of a link.
   if (!up_.contains(to)) outcome_.actions.push_back(peer::Reach{to});
-  outcome_.actions.push_back(peer::SendParcel{to, parcel, std::move(data)});
+  outcome_.actions.push_back(peer::SendTransfer{to, transfer, std::move(data)});
 }
 
 void EpochSession::send(Member to, protocol::ReduceNote note) {
@@ -259,7 +260,7 @@ void EpochSession::failed(Error error) { outcome_.failure = std::move(error); }
 // --- the model at the end of an exchange --------------------------------------------------------
 
 void EpochSession::advanced() {
-  const CourseProgress progress = course_->progress();
+  const TrainingProgress progress = training_->progress();
   outcome_.advanced = true;
   outcome_.all_heard = progress.heard == progress.expected;
   answer_asks();  // who never waits for others has its model to show at no other moment
@@ -283,10 +284,10 @@ void EpochSession::finished() {
 
 // At every evaluation of the run its issuer may want the model.
 void EpochSession::hand_in_model() {
-  const auto model = course_->model();
+  const auto model = training_->model();
   if (!model) return;
-  const CourseProgress progress = course_->progress();
-  const bool last = course_->is_finished();
+  const TrainingProgress progress = training_->progress();
+  const bool last = training_->is_finished();
   const NetOptions& options = run_.options;
   const std::uint64_t evaluation = progress.step / options.evaluate_every();
   // Less far, where the model of a quorum took the place of one that was learned apart.
@@ -296,12 +297,12 @@ void EpochSession::hand_in_model() {
   const std::uint64_t due =
       last ? progress.exchange
            : options.schedule().mixings_until(evaluation * options.evaluate_every());
-  const Parcel parcel{.kind = Parcel::Kind::kModel,
-                      .epoch = epoch_,
-                      .exchange = due - 1,  // the last that is in it
-                      .place = progress.step,
-                      .first = model->size()};
-  outcome_.actions.push_back(peer::HandIn{parcel, SharedBytes::own(to_bytes(as_bytes(*model)))});
+  const VectorTransfer transfer{.kind = VectorTransfer::Kind::kModel,
+                                .epoch = epoch_,
+                                .exchange = due - 1,  // the last that is in it
+                                .place = progress.step,
+                                .first = model->size()};
+  outcome_.actions.push_back(peer::HandIn{transfer, SharedBytes::own(to_bytes(as_bytes(*model)))});
 }
 
 void EpochSession::keep_checkpoint(bool model_too) {
@@ -309,21 +310,21 @@ void EpochSession::keep_checkpoint(bool model_too) {
   if (!now || pace_) return;
   checkpoint_at_ = now_ + checkpoint_every_;
   const auto kept = std::make_shared<const Checkpoint>(std::move(*now));
-  outcome_.mixed = Mixed{kept, course_->progress()};
+  outcome_.mixed = Mixed{kept, training_->progress()};
   outcome_.actions.push_back(peer::KeepCheckpoint{kept, run_.layout(), model_too});
 }
 
 std::optional<Checkpoint> EpochSession::checkpoint() const {
-  const auto model = course_->model();
+  const auto model = training_->model();
   if (!model) return std::nullopt;
   Checkpoint now{.run = run_id_,
-                 .exchange = course_->progress().exchange,
+                 .exchange = training_->progress().exchange,
                  .model = {model->begin(), model->end()},
-                 .support = course_->support()};
+                 .support = training_->support()};
   if (!pace_) {  // of a fallback the model is all that counts
     now.state = {.algorithm = std::string(run_.plan.traits.name),
                  .epoch = epoch_,
-                 .bytes = course_->state()};
+                 .bytes = training_->state()};
   }
   return now;
 }
@@ -343,7 +344,7 @@ void EpochSession::perform(const std::vector<membership::Action>& actions) {
       const bool reachable = changed->state != protocol::SwimNews::State::kDead;
       say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
                                         reachable ? "reachable" : "not reachable"));
-      course_->reach(changed->member, reachable);
+      training_->reach(changed->member, reachable);
     }
   }
 }
@@ -366,7 +367,7 @@ void EpochSession::tick(TimePoint now) {
     submit(peer::Compute::What::kTraining, std::move(phase.work), std::move(phase.done));
   }
   perform(members_->on(membership::Tick{}, now_));
-  course_->tick();
+  training_->tick();
   continue_copy();
 }
 
@@ -376,7 +377,7 @@ std::optional<TimePoint> EpochSession::next_deadline() const {
     if (time) next = std::min(next.value_or(*time), *time);
   };
   sooner(members_->next_deadline());
-  sooner(course_->next_deadline());
+  sooner(training_->next_deadline());
   if (copy_) sooner(copy_->next_deadline());
   if (held_back_) sooner(held_back_->until);
   return next;
@@ -389,9 +390,9 @@ void EpochSession::leave(bool links_changed) {
 
 PeerHello EpochSession::greeting() const {
   return {.epoch = epoch_,
-          .exchange = course_->progress().exchange,
+          .exchange = training_->progress().exchange,
           .begun = true,
-          .support = course_->support()};
+          .support = training_->support()};
 }
 
 }  // namespace starling::gossip

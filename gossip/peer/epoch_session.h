@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch of a run at one member, as a deterministic machine: the course of the algorithm,
+// One epoch of a run at one member, as a deterministic machine: the protocol of the algorithm,
 // failure detection among the members, the model that is taken over from others or given to them.
 // The peer's machine begins it, tells it what comes, and ends it with the epoch.
 #pragma once
@@ -15,11 +15,11 @@
 #include "gossip/membership/swim_machine.h"
 #include "gossip/peer/checkpoint.h"
 #include "gossip/peer/copy_rules.h"
-#include "gossip/peer/course.h"
 #include "gossip/peer/local_steps.h"
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 #include "gossip/peer/model_copy.h"
 #include "gossip/peer/peer_events.h"
+#include "gossip/peer/training_protocol.h"
 
 namespace starling::gossip {
 
@@ -29,16 +29,16 @@ using UpLinks = std::map<Member, protocol::PeerHello>;
 // The settings that do not change with the members.
 Settings lasting_settings(Settings settings);
 
-class EpochSession final : private CourseHost {
+class EpochSession final : private ProtocolHost {
  public:
   struct Setup {
     const identity::Roster& roster;  // for the call
     Member self = 0;
     NetworkRun run;
     std::shared_ptr<LocalSteps> local;
-    CourseStart start;
-    std::set<Member> absent = {};  // as of CoursePlace
-    CoursePatience patience;
+    ProtocolStart start;
+    std::set<Member> absent = {};  // as of ProtocolPlace
+    ProtocolPatience patience;
     membership::SwimOptions membership;
     Rng rng;
     Duration checkpoint_every{};
@@ -47,7 +47,7 @@ class EpochSession final : private CourseHost {
   // What became of the model at its last mixing, as far as it was to be had.
   struct Mixed {
     std::shared_ptr<const Checkpoint> checkpoint;
-    CourseProgress progress;
+    TrainingProgress progress;
   };
   // What the calls since the last outcome() came to.
   struct Outcome {
@@ -65,12 +65,12 @@ class EpochSession final : private CourseHost {
   // Each with the time, then outcome(); what others say only while is_open().
   void begin(TimePoint now);
   // With whom a link is older than the epoch: what was said on it last.
-  void told_before(Member member, protocol::PeerHello hello, TimePoint now);
-  void told(Member member, const protocol::PeerHello& hello, TimePoint now);  // of this epoch
+  void take_earlier_hello(Member member, protocol::PeerHello hello, TimePoint now);
+  void take_hello(Member member, const protocol::PeerHello& hello, TimePoint now);  // of this epoch
   void link_lost(Member member, TimePoint now);
   void take(Member from, const protocol::Message& message, TimePoint now);
-  void take(Member from, ParcelFlow::Whole whole, TimePoint now);
-  void overhear(Member from, const protocol::Parcel& parcel, TimePoint now);
+  void take(Member from, TransferFlow::Whole whole, TimePoint now);
+  void overhear(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
   void computed(TimePoint now);
   void tick(TimePoint now);
   Outcome outcome() { return std::exchange(outcome_, {}); }
@@ -82,20 +82,20 @@ class EpochSession final : private CourseHost {
   // Ends the task of a trainer soon, whose result is of no use.
   void cancel_training() { local_->cancel(); }
   // Whether a thread is at work for it, since computing_since().
-  bool is_computing() const { return course_->is_computing() && !held_back_; }
+  bool is_computing() const { return training_->is_computing() && !held_back_; }
   TimePoint computing_since() const { return computing_since_; }
 
-  // Whether an announced parcel is of use.
-  [[nodiscard]] Result<void> check(Member from, const protocol::Parcel& parcel) const;
+  // Whether an announced transfer is of use.
+  [[nodiscard]] Result<void> check(Member from, const protocol::VectorTransfer& transfer) const;
   protocol::PeerHello greeting() const;  // what it says of its model
-  const Course& course() const { return *course_; }
+  const TrainingProtocol& training() const { return *training_; }
   std::size_t reachable() const { return members_->reachable(); }
   // Of all members, by name: who was there to the end.
   std::map<std::string, bool> who_is_there() const;
   // What a session would go on with; none while the model is being computed.
   std::optional<Checkpoint> checkpoint() const;
   bool holds_back_training() const { return held_back_.has_value(); }
-  std::optional<Handover> hand_over() { return course_->hand_over(); }
+  std::optional<Handover> hand_over() { return training_->hand_over(); }
 
   protocol::Epoch epoch() const { return epoch_; }
   const std::string& run_id() const { return run_id_; }  // Roster::run_identity()
@@ -108,9 +108,9 @@ class EpochSession final : private CourseHost {
   bool is_open() const { return !links_changed_; }
 
  private:
-  // CourseHost
+  // ProtocolHost
   TimePoint now() const override { return now_; }
-  void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
+  void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) override;
   void send(Member to, protocol::ReduceNote note) override;
   void compute(std::function<void()> work, std::function<void()> done) override;
   void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
@@ -124,7 +124,7 @@ class EpochSession final : private CourseHost {
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
   void perform(const std::vector<membership::Action>& actions);
-  void take_columns(Member from, const ParcelFlow::Whole& whole);
+  void take_columns(Member from, const TransferFlow::Whole& whole);
   void answer_asks();
   void continue_copy();
   void hand_in_model();
@@ -144,7 +144,7 @@ class EpochSession final : private CourseHost {
   TimePoint now_;
   Outcome outcome_;
   std::set<Member> silent_;  // were absent when it began, and were not heard since
-  std::unique_ptr<Course> course_;
+  std::unique_ptr<TrainingProtocol> training_;
   std::unique_ptr<membership::SwimMachine> members_;
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::optional<ModelCopy> copy_;

@@ -100,7 +100,8 @@ void ExchangeMachine::say(LogLevel level, std::string line) {
   actions_.push_back(Say{level, std::move(line)});
 }
 
-// --- the course ---------------------------------------------------------------------------------
+// --- the protocol
+// ---------------------------------------------------------------------------------
 
 void ExchangeMachine::handle(const Begin& begin) {
   STARLING_CHECK(state_ == State::kIdle);
@@ -252,10 +253,10 @@ void ExchangeMachine::ask_and_give_up() {
 }
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {
-  const protocol::Parcel& parcel = arrival.parcel;
-  if (!quorum_.counts(parcel.support, now_)) return false;
-  if (!options_.loss_safe) return parcel.exchange == exchange_ && parcel.era == era_;
-  return parcel.exchange + kLateExchangesMax >= exchange_;
+  const protocol::VectorTransfer& transfer = arrival.transfer;
+  if (!quorum_.counts(transfer.support, now_)) return false;
+  if (!options_.loss_safe) return transfer.exchange == exchange_ && transfer.era == era_;
+  return transfer.exchange + kLateExchangesMax >= exchange_;
 }
 
 // The newest that is not of a later exchange.
@@ -264,7 +265,7 @@ std::optional<Arrival> ExchangeMachine::take_message(Neighbour& neighbour) {
   if (later == neighbour.arrivals.begin()) return std::nullopt;
   Arrival newest = std::move(std::prev(later)->second);
   neighbour.arrivals.erase(neighbour.arrivals.begin(), later);
-  neighbour.next = newest.parcel.exchange + 1;
+  neighbour.next = newest.transfer.exchange + 1;
   return newest;
 }
 
@@ -377,9 +378,9 @@ bool ExchangeMachine::rejoin_majority() {
   Copy copy;
   for (const auto& [member, neighbour] : neighbours_) {
     const bool outranks =
-        is_there(neighbour) && quorum_.outranked_by(neighbour.support, neighbour.told_at, now_);
+        is_there(neighbour) && quorum_.outranked_by(neighbour.support, neighbour.support_at, now_);
     if (!outranks || copy.donors.size() == options_.donors_max) continue;
-    if (copy.donors.empty()) majority_ = {neighbour.support, neighbour.told_at};
+    if (copy.donors.empty()) majority_ = {neighbour.support, neighbour.support_at};
     copy.donors.push_back(member);
   }
   if (copy.donors.empty()) return false;
@@ -524,7 +525,7 @@ void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange,
   // It took the model of a quorum: where it had gone without one is no progress.
   if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
   neighbour.support = support;
-  neighbour.told_at = now_;
+  neighbour.support_at = now_;
   // Not what is sent again: it took the model of a quorum that is not as far.
   if (exchange + options_.resent + 1 < neighbour.latest) go_back(neighbour, exchange);
   if (exchange <= neighbour.latest) return;
@@ -548,18 +549,18 @@ void ExchangeMachine::settle_given_up(Neighbour& neighbour, Exchange exchange) {
   neighbour.given_up.reset();
 }
 
-void ExchangeMachine::handle(Came& came) {
+void ExchangeMachine::handle(MessageReceived& came) {
   const Arrival& arrival = came.arrival;
   const Member from = arrival.from;
   if (arrival.from >= names_.size()) return;
-  if (!note(arrival.from, arrival.parcel.exchange, arrival.parcel.support)) return;
-  settle_given_up(neighbours_[arrival.from], arrival.parcel.exchange);
+  if (!note(arrival.from, arrival.transfer.exchange, arrival.transfer.support)) return;
+  settle_given_up(neighbours_[arrival.from], arrival.transfer.exchange);
   // A beginning is planned for when all have heard of it; a later one would keep all from any.
-  const Exchange planned_until = arrival.parcel.exchange + 2 * (options_.spread + 1);
-  if (arrival.parcel.attempt <= planned_until) {
-    hear_era(arrival.parcel.era, arrival.parcel.attempt);
+  const Exchange planned_until = arrival.transfer.exchange + 2 * (options_.spread + 1);
+  if (arrival.transfer.attempt <= planned_until) {
+    hear_era(arrival.transfer.era, arrival.transfer.attempt);
   }
-  if (!wants(arrival.from, arrival.parcel.exchange)) return;
+  if (!wants(arrival.from, arrival.transfer.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
   if (state_ == State::kMixing) say_who_is_slow(from);
@@ -579,7 +580,7 @@ void ExchangeMachine::say_who_is_slow(Member last) {
 }
 
 void ExchangeMachine::keep(Arrival arrival) {
-  const Exchange at = arrival.parcel.exchange;
+  const Exchange at = arrival.transfer.exchange;
   auto& arrivals = neighbours_[arrival.from].arrivals;
   if (!arrivals.insert_or_assign(at, std::move(arrival)).second) return;
   ++traffic_.arrived;
@@ -599,10 +600,10 @@ void ExchangeMachine::keep(Arrival arrival) {
   arrivals.erase(is_late ? arrivals.begin() : std::next(arrivals.begin()));
 }
 
-void ExchangeMachine::handle(const Overheard& overheard) {
-  if (overheard.from >= names_.size()) return;
-  if (!note(overheard.from, overheard.exchange, overheard.support)) return;
-  settle_given_up(neighbours_[overheard.from], overheard.exchange);
+void ExchangeMachine::handle(const MessageUnused& unused) {
+  if (unused.from >= names_.size()) return;
+  if (!note(unused.from, unused.exchange, unused.support)) return;
+  settle_given_up(neighbours_[unused.from], unused.exchange);
   mix_if_complete();
 }
 
@@ -640,10 +641,10 @@ void ExchangeMachine::handle(const Answered& answered) {
   mix_if_complete();
 }
 
-void ExchangeMachine::handle(const Told& told) {
-  if (told.from >= names_.size() || !told.begun) return;
-  if (told.exchange > last_) return;
-  if (note(told.from, surely_past(told.exchange), told.support)) mix_if_complete();
+void ExchangeMachine::handle(const HelloReceived& hello) {
+  if (hello.from >= names_.size() || !hello.begun) return;
+  if (hello.exchange > last_) return;
+  if (note(hello.from, surely_past(hello.exchange), hello.support)) mix_if_complete();
 }
 
 // Who says that it is at this exchange may have messages under way, or send them again: only what

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer's course through a synchronous algorithm, step by step: train, send, wait for the
+// A peer's training through a synchronous algorithm, step by step: train, send, wait for the
 // neighbours, mix. It decides whom it waits for and how long, what a lost message means for the
 // algorithm's shared state, and how who fell behind catches up. It holds no model and no socket.
 #pragma once
@@ -33,7 +33,7 @@ using protocol::Member;
 // A neighbour's message, whole.
 struct Arrival {
   Member from = 0;
-  protocol::Parcel parcel;
+  protocol::VectorTransfer transfer;
   SharedBytes data;
 };
 
@@ -43,15 +43,15 @@ struct Begin {
 };
 struct Trained {};  // answers Train
 struct Mixed {};    // answers Mix
-struct Came {
+struct MessageReceived {
   Arrival arrival;
 };
-struct Overheard {  // a message that is not taken: it came too late, or is of no use
+struct MessageUnused {  // a message that is not taken: it came too late, or is of no use
   Member from = 0;
   Exchange exchange = 0;
   protocol::Support support;
 };
-struct Told {  // a neighbour's hello: where it stands
+struct HelloReceived {  // a neighbour's hello: where it stands
   Member from = 0;
   Exchange exchange = 0;
   bool begun = false;
@@ -86,8 +86,8 @@ struct Copied {  // answers Copy: the model is another's of this exchange; none:
   std::optional<Exchange> exchange;
 };
 struct Tick {};
-using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, Asked, Answered, Absent,
-                           LinkUp, LinkDown, Reach, Copied, Tick>;
+using Event = std::variant<Begin, Trained, Mixed, MessageReceived, MessageUnused, HelloReceived,
+                           Asked, Answered, Absent, LinkUp, LinkDown, Reach, Copied, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Train {  // local steps [step, step + steps), then Trained
@@ -196,7 +196,7 @@ class ExchangeMachine {
     exchange::Exchange next = 0;      // messages of earlier exchanges are mixed or given up
     exchange::Exchange latest = 0;    // the last exchange it is known to be at
     protocol::Support support;        // as it said last
-    TimePoint told_at{};              // when that was
+    TimePoint support_at{};           // when that was
     exchange::Exchange heard_at = 0;  // ours when that was
     bool overtaken = false;           // it did far more than we did since it was heard before
     bool met = false;
@@ -221,9 +221,9 @@ class ExchangeMachine {
   void handle(const exchange::Absent&);
   void handle(const exchange::Trained&);
   void handle(const exchange::Mixed&);
-  void handle(exchange::Came&);
-  void handle(const exchange::Overheard&);
-  void handle(const exchange::Told&);
+  void handle(exchange::MessageReceived&);
+  void handle(const exchange::MessageUnused&);
+  void handle(const exchange::HelloReceived&);
   void handle(const exchange::Asked&);
   void handle(const exchange::Answered&);
   exchange::Exchange surely_past(exchange::Exchange exchange) const;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gossip/algorithms/algorithm.h"
-#include "gossip/peer/course.h"
+#include "gossip/peer/training_protocol.h"
 
 namespace starling::gossip {
 

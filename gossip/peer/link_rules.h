@@ -25,9 +25,9 @@ inline bool replaces_link(bool new_is_by_us, bool present_is_by_us, Duration age
   return new_is_by_us == we_are_lower;
 }
 
-// For the link's ParcelFlow; all else is for the peer.
+// For the link's TransferFlow; all else is for the peer.
 inline bool is_for_flow(const protocol::Message& message) {
-  return std::holds_alternative<protocol::Parcel>(message) ||
+  return std::holds_alternative<protocol::VectorTransfer>(message) ||
          std::holds_alternative<protocol::Chunk>(message) ||
          std::holds_alternative<protocol::Credit>(message) ||
          std::holds_alternative<protocol::TaskEnded>(message);

@@ -9,7 +9,7 @@
 namespace starling::gossip {
 
 using protocol::Member;
-using protocol::Parcel;
+using protocol::VectorTransfer;
 
 ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Duration patience)
     : donors_(std::move(donors)), patience_(patience), model_(size) {
@@ -37,20 +37,20 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   return asks;
 }
 
-bool ModelCopy::expects(Member from, const Parcel& parcel) const {
+bool ModelCopy::expects(Member from, const VectorTransfer& transfer) const {
   return std::ranges::any_of(parts_, [&](const Part& part) {
-    return !part.came && part.asked == from && part.begin == parcel.place &&
-           part.end - part.begin == parcel.first && parcel.second == 0 && parcel.packed == 0;
+    return !part.came && part.asked == from && part.begin == transfer.place &&
+           part.end - part.begin == transfer.first && transfer.second == 0 && transfer.packed == 0;
   });
 }
 
-void ModelCopy::take(Member from, const Parcel& parcel, std::span<const float> columns) {
-  STARLING_CHECK(expects(from, parcel) && columns.size() == parcel.first);
-  std::ranges::copy(columns, model_.begin() + static_cast<std::ptrdiff_t>(parcel.place));
+void ModelCopy::take(Member from, const VectorTransfer& transfer, std::span<const float> columns) {
+  STARLING_CHECK(expects(from, transfer) && columns.size() == transfer.first);
+  std::ranges::copy(columns, model_.begin() + static_cast<std::ptrdiff_t>(transfer.place));
   for (Part& part : parts_) {
-    if (part.begin != parcel.place) continue;
+    if (part.begin != transfer.place) continue;
     part.came = true;
-    part.progress = progress_of(parcel);
+    part.progress = progress_of(transfer);
   }
 }
 

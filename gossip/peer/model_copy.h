@@ -26,9 +26,10 @@ class ModelCopy {
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
-  bool expects(protocol::Member from, const protocol::Parcel& parcel) const;
+  bool expects(protocol::Member from, const protocol::VectorTransfer& transfer) const;
   // Requires: expects(), a float for each column announced, all finite.
-  void take(protocol::Member from, const protocol::Parcel& parcel, std::span<const float> columns);
+  void take(protocol::Member from, const protocol::VectorTransfer& transfer,
+            std::span<const float> columns);
   // Its link broke, or it refused.
   void lose(protocol::Member donor);
 

@@ -17,7 +17,7 @@
 #include "gossip/fallback/fallback_machine.h"
 #include "gossip/peer/checkpoint.h"
 #include "gossip/peer/network_run.h"
-#include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/transfer_flow.h"
 
 namespace starling::gossip::peer {
 
@@ -27,7 +27,7 @@ using protocol::Member;
 // A verified roster of this federation. What its issuer sends just now is current, whatever this
 // device's clock says; what others pass on, or an earlier process kept, is judged by the clock.
 enum class Source { kIssuer, kOther };
-struct RosterCame {
+struct RosterReceived {
   std::shared_ptr<const identity::SignedRoster> roster;
   Source source = Source::kOther;
 };
@@ -41,17 +41,18 @@ struct LinkUp {
 struct LinkDown {  // one that was up broke, or a member could not be reached
   Member member = 0;
 };
-struct MessageCame {
+struct MessageReceived {
   Member from = 0;
   protocol::Envelope envelope;  // a payload without an owner holds for the event
 };
-struct ParcelCame {
+struct TransferReceived {
   Member from = 0;
-  ParcelFlow::Whole whole;
+  TransferFlow::Whole whole;
 };
-struct ParcelRefused {  // PeerMachine::check() refused it; it says where its sender is all the same
+struct TransferRefused {  // PeerMachine::check() refused it; it says where its sender is all the
+                          // same
   Member from = 0;
-  protocol::Parcel parcel;
+  protocol::VectorTransfer transfer;
 };
 struct Prepared {  // answers Prepare
   protocol::Epoch epoch = 0;
@@ -71,9 +72,9 @@ struct BeginFallback {
 struct EndFallback {};
 struct Close {};  // answered by Closed
 struct Tick {};   // next_deadline() has passed
-using Event =
-    std::variant<RosterCame, LinksRenewed, LinkUp, LinkDown, MessageCame, ParcelCame, ParcelRefused,
-                 Prepared, Computed, TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
+using Event = std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived,
+                           TransferReceived, TransferRefused, Prepared, Computed, TrainerFailed,
+                           BeginFallback, EndFallback, Close, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct KeepRoster {  // for the next start
@@ -96,11 +97,11 @@ struct Send {
   protocol::Message message;
   SharedBytes payload = {};
 };
-struct SendParcel {
+struct SendTransfer {
   Member to = 0;
-  protocol::Parcel parcel;
+  protocol::VectorTransfer transfer;
   SharedBytes data;
-  ParcelFlow::Urgency urgency = ParcelFlow::Urgency::kNow;
+  TransferFlow::Urgency urgency = TransferFlow::Urgency::kNow;
 };
 // Derive the run that this roster asks for, then Prepared. What an earlier one for another epoch
 // comes to is of no use any more.
@@ -126,7 +127,7 @@ struct Report {
   protocol::PeerReport report;  // without what the links count
 };
 struct HandIn {
-  protocol::Parcel parcel;
+  protocol::VectorTransfer transfer;
   SharedBytes model;
 };
 struct Say {
@@ -135,7 +136,7 @@ struct Say {
 };
 struct Closed {};  // what was to be kept has been asked for; nothing follows
 using Action =
-    std::variant<KeepRoster, SetRoster, KeepLinks, LimitMessages, Reach, Send, SendParcel, Prepare,
-                 CancelPreparation, Compute, KeepCheckpoint, Report, HandIn, Say, Closed>;
+    std::variant<KeepRoster, SetRoster, KeepLinks, LimitMessages, Reach, Send, SendTransfer,
+                 Prepare, CancelPreparation, Compute, KeepCheckpoint, Report, HandIn, Say, Closed>;
 
 }  // namespace starling::gossip::peer

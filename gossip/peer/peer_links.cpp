@@ -50,7 +50,8 @@ identity::PeerPolicy PeerLinks::policy() const {
   identity::PeerPolicy policy;
   policy.federation = world_.identity.identity().federation;
   policy.time = [this] {
-    return identity::JudgementTime{world_.clock.wall_now(), world_.identity.last_authenticated()};
+    return identity::VerificationTime{world_.clock.wall_now(),
+                                      world_.identity.last_authenticated()};
   };
   policy.admit = [this](const identity::Identity& who, const Sha256Digest& key) {
     return admit(who.name, key);

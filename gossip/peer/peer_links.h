@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links of a device's peer: at most one a pair, mutually authenticated, with members of the
 // roster only. Dials who is wanted until they are there, takes in who dials; where neither can be
-// dialled, the roster's issuer relays. Carries messages and parcels; decides nothing about
+// dialled, the roster's issuer relays. Carries messages and transfers; decides nothing about
 // training.
 #pragma once
 
@@ -51,7 +51,7 @@ class PeerLinks final : public PeerTransport {
     net::HandshakeBudget::Options handshakes;  // of those who dial this peer
     std::size_t queue_low = 256 * 1024;        // bytes under way to the socket before more is taken
     std::size_t relay_waiting_max = 1024 * 1024;  // bytes that wait for the link with the issuer
-    // Of a relayed parcel before its receiver gives credit: a constant of the protocol, so small
+    // Of a relayed transfer before its receiver gives credit: a constant of the protocol, so small
     // that several senders at once do not fill the issuer's queue for one receiver.
     std::uint64_t relay_window_bytes = 256 * 1024;
   };
@@ -75,8 +75,8 @@ class PeerLinks final : public PeerTransport {
   std::vector<std::pair<Member, protocol::PeerHello>> all_up() const override;
   using PeerTransport::send;
   void send(Member to, const protocol::Message& message, SharedBytes payload) override;
-  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                   ParcelFlow::Urgency urgency) override;
+  void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
+                     TransferFlow::Urgency urgency) override;
   Counters counters() const override;
 
   // The issuer of the roster, over which links are relayed: its link is there, or is gone; less
@@ -92,7 +92,7 @@ class PeerLinks final : public PeerTransport {
  private:
   struct Link {
     Link(std::string its_name, std::shared_ptr<PeerChannel> its_channel, bool we_began,
-         TimePoint its_begin, ParcelFlow its_flow);
+         TimePoint its_begin, TransferFlow its_flow);
     std::string name;
     std::shared_ptr<PeerChannel> channel;
     RelayChannel* relay = nullptr;    // the channel, where it is one
@@ -100,7 +100,7 @@ class PeerLinks final : public PeerTransport {
     bool began;                       // by us: dialled, or greeted first
     TimePoint since;
     link::MessageLimits limits;
-    ParcelFlow flow;
+    TransferFlow flow;
     std::optional<protocol::PeerHello> hello;
     bool pumping = false;
     bool closed = false;
@@ -178,7 +178,7 @@ class PeerLinks final : public PeerTransport {
   std::string last_pumped_;     // of the relayed links, which take turns
   std::set<std::string> told_;  // who is known, and said, to be relayed
   Counters gone_;               // of links that ended
-  std::size_t messages_max_ = ParcelFlow::Options().messages_max;
+  std::size_t messages_max_ = TransferFlow::Options().messages_max;
   bool stopping_ = false;
   net::Alarm alarm_;
   net::RefusalLog refusals_;

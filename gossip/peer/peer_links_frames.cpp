@@ -24,7 +24,7 @@ void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
 }  // namespace
 
 PeerLinks::Link::Link(std::string its_name, std::shared_ptr<PeerChannel> its_channel, bool we_began,
-                      TimePoint its_begin, ParcelFlow its_flow)
+                      TimePoint its_begin, TransferFlow its_flow)
     : name(std::move(its_name)),
       channel(std::move(its_channel)),
       began(we_began),
@@ -45,7 +45,7 @@ void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled)
     tasks_.spawn(close(channel));
     return;
   }
-  const LinkPtr link = begin(name, channel, dialled, ParcelFlow::Options().window_bytes);
+  const LinkPtr link = begin(name, channel, dialled, TransferFlow::Options().window_bytes);
   link->key = key;
   handshakes_.know(shared->remote_address());
   shared->set_drain_handler([this, weak = std::weak_ptr(link)] {
@@ -56,14 +56,14 @@ void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled)
 
 PeerLinks::LinkPtr PeerLinks::begin(const std::string& name, std::shared_ptr<PeerChannel> channel,
                                     bool by_us, std::uint64_t window_bytes) {
-  const auto check = [this, name](const protocol::Parcel& parcel) -> Result<void> {
+  const auto check = [this, name](const protocol::VectorTransfer& transfer) -> Result<void> {
     const auto member = member_of(name);
     if (!member) return rejected("not-a-member", name + " is no longer a member");
-    return handlers_.check(*member, parcel);
+    return handlers_.check(*member, transfer);
   };
   auto link = std::make_shared<Link>(
       name, std::move(channel), by_us, world_.loop.now(),
-      ParcelFlow({.window_bytes = window_bytes, .messages_max = messages_max_}, check));
+      TransferFlow({.window_bytes = window_bytes, .messages_max = messages_max_}, check));
   greeting_.insert(link);
   send_on(link, {handlers_.hello(), {}});
   return link;
@@ -144,7 +144,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   pump(link);
-  if (*whole) handlers_.on_parcel(*member, std::move(**whole));
+  if (*whole) handlers_.on_transfer(*member, std::move(**whole));
   return !link->closed;
 }
 
@@ -257,15 +257,15 @@ void PeerLinks::send(Member to, const protocol::Message& message, SharedBytes pa
   if (const LinkPtr link = up(to)) send_on(link, {message, std::move(payload)});
 }
 
-void PeerLinks::send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                            ParcelFlow::Urgency urgency) {
+void PeerLinks::send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
+                              TransferFlow::Urgency urgency) {
   const LinkPtr link = up(to);
   if (!link) return;
-  if (const auto queued = link->flow.send(parcel, std::move(data), urgency); !queued) {
+  if (const auto queued = link->flow.send(transfer, std::move(data), urgency); !queued) {
     world_.log.debug("not sent to {}: {}", link->name, queued.error().message());
     return;
   }
-  ++gone_.parcels_out;
+  ++gone_.transfers_out;
   pump(link);
 }
 

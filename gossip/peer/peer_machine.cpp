@@ -43,7 +43,7 @@ void PeerMachine::say(LogLevel level, std::string line) { act(peer::Say{level, s
 
 // --- the roster ---------------------------------------------------------------------------------
 
-void PeerMachine::handle(peer::RosterCame& came) {
+void PeerMachine::handle(peer::RosterReceived& came) {
   if (closing_until_) return;
   const identity::Roster& roster = came.roster->roster();
   if (const auto checked = roster_.check(*came.roster, came.source, clock()); !checked) {
@@ -103,8 +103,8 @@ void PeerMachine::adopt() {
       former_ = Former{.run_id = session_->run_id(),
                        .settings = session_->settings(),
                        .local = session_->local(),
-                       .support = session_->course().support(),
-                       .course = session_->hand_over()};
+                       .support = session_->training().support(),
+                       .handover = session_->hand_over()};
     }
   }
   end_session();
@@ -169,8 +169,8 @@ void PeerMachine::take(Member from, const protocol::RosterPart& part, ByteView p
   if (!taken.whole) return;
   const auto roster = verify_roster(*taken.whole, self_);
   if (roster) {
-    peer::RosterCame came{std::make_shared<const identity::SignedRoster>(*roster),
-                          peer::Source::kOther};
+    peer::RosterReceived came{std::make_shared<const identity::SignedRoster>(*roster),
+                              peer::Source::kOther};
     handle(came);
   } else {
     refuse_roster(roster.error());
@@ -218,8 +218,8 @@ bool PeerMachine::holds_fallback() const {
 std::optional<fallback::Trained> PeerMachine::gossiped() const {
   if (!holds_fallback()) return std::nullopt;
   const fallback::Trained& before = fallback_->before;
-  const CourseProgress mixed =
-      fallback_->mixed.value_or(CourseProgress{.exchange = before.exchanges, .step = before.steps});
+  const TrainingProgress mixed = fallback_->mixed.value_or(
+      TrainingProgress{.exchange = before.exchanges, .step = before.steps});
   const std::uint64_t steps = before.steps + mixed.loss_steps;
   const double loss_sum = before.loss * static_cast<double>(before.steps) + mixed.loss_sum;
   const std::span<const float> model(latest_->model);
@@ -264,8 +264,8 @@ void PeerMachine::handle(peer::Prepared& prepared) {
   begin_session(std::move(*prepared.run));
 }
 
-CourseStart PeerMachine::course_start(const NetworkRun& run, Member self) {
-  CourseStart start;
+ProtocolStart PeerMachine::protocol_start(const NetworkRun& run, Member self) {
+  ProtocolStart start;
   start.incarnation = rng_.next_u32() | 1U;
   const std::string id = roster_->run_identity();
   if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
@@ -321,16 +321,16 @@ void PeerMachine::begin_session(NetworkRun run) {
   if (fallback_ && latest_->model.size() != run.initial.size()) {
     return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
   }
-  CourseStart start = course_start(run, self);
+  ProtocolStart start = protocol_start(run, self);
   start.run_age = roster_.run_age(clock());
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);
-  if (continues && former->course) {
-    start.exchange = former->course->exchange;
+  if (continues && former->handover) {
+    start.exchange = former->handover->exchange;
     start.support = former->support;
     start.state.clear();
-    start.former = std::make_shared<Handover>(std::move(*former->course));
+    start.former = std::make_shared<Handover>(std::move(*former->handover));
   }
   const auto pace = fallback_ ? std::optional(fallback_->pace) : std::nullopt;
   std::shared_ptr<LocalSteps> local;
@@ -342,7 +342,7 @@ void PeerMachine::begin_session(NetworkRun run) {
     local =
         make_local_steps_(run, self, run.options.schedule().after(start.exchange) + before, pace);
   }
-  const CoursePatience patience{
+  const ProtocolPatience patience{
       .min = options_.patience_min, .max = options_.patience_max, .start = start_patience()};
   const Rng probes({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()});
   session_ = std::make_shared<EpochSession>(
@@ -370,7 +370,7 @@ void PeerMachine::begin_session(NetworkRun run) {
     if (!session_) return;
     act(peer::Send{member, hello()});
     act(peer::Send{member, issuer::ask_for_newer(roster_.get())});
-    session_->told_before(member, theirs, now_);
+    session_->take_earlier_hello(member, theirs, now_);
     follow_session();
   }
 }
@@ -382,7 +382,7 @@ void PeerMachine::end_session() {
   traffic_before_ = traffic();
   ended_ = Ended{.run_id = session_->run_id(),
                  .run_name = session_->run_name(),
-                 .progress = session_->course().progress(),
+                 .progress = session_->training().progress(),
                  .there = session_->who_is_there()};
   session_.reset();
 }
@@ -430,11 +430,12 @@ void PeerMachine::handle(peer::TrainerFailed& failed) {
 
 void PeerMachine::finished() {
   problem_.clear();
-  const CourseProgress progress = session_->course().progress();
+  const TrainingProgress progress = session_->training().progress();
   say(LogLevel::kInfo,
       "the run is finished: " + counted(session_->run().options.run.steps, "step"));
   const std::uint64_t alone = progress.loss_steps;
-  if (arrived_in_ == session_->run_id() || alone == 0 || session_->course().neighbours().empty()) {
+  if (arrived_in_ == session_->run_id() || alone == 0 ||
+      session_->training().neighbours().empty()) {
     return;
   }
   problem_ = fmt::format(
@@ -483,7 +484,7 @@ PeerHello PeerMachine::hello() const {
 }
 
 void PeerMachine::keep_links() {
-  const auto neighbours = session_ ? session_->course().neighbours() : std::vector<Member>();
+  const auto neighbours = session_ ? session_->training().neighbours() : std::vector<Member>();
   act(peer::KeepLinks{{neighbours.begin(), neighbours.end()}});
 }
 
@@ -492,7 +493,7 @@ void PeerMachine::handle(peer::LinkUp& up) {
   up_[up.member] = up.hello;
   act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
   if (!hears_others() || up.hello.epoch != roster_->epoch) return;
-  session_->told(up.member, up.hello, now_);
+  session_->take_hello(up.member, up.hello, now_);
   follow_session();
 }
 
@@ -505,7 +506,7 @@ void PeerMachine::handle(peer::LinkDown& down) {
   follow_session();
 }
 
-void PeerMachine::handle(peer::MessageCame& came) {
+void PeerMachine::handle(peer::MessageReceived& came) {
   const protocol::Message& message = came.envelope.message;
   if (const auto* hello = std::get_if<PeerHello>(&message)) {
     peer::LinkUp up{came.from, *hello};
@@ -526,19 +527,19 @@ void PeerMachine::handle(peer::MessageCame& came) {
   }
 }
 
-Result<void> PeerMachine::check(Member from, const protocol::Parcel& parcel) const {
-  if (hears_others()) return session_->check(from, parcel);
+Result<void> PeerMachine::check(Member from, const protocol::VectorTransfer& transfer) const {
+  if (hears_others()) return session_->check(from, transfer);
   return rejected("other-epoch", "this peer is not in that epoch");
 }
 
-void PeerMachine::handle(peer::ParcelRefused& refused) {
+void PeerMachine::handle(peer::TransferRefused& refused) {
   if (!hears_others()) return;
-  session_->overhear(refused.from, refused.parcel, now_);
+  session_->overhear(refused.from, refused.transfer, now_);
   follow_session();
 }
 
-void PeerMachine::handle(peer::ParcelCame& came) {
-  if (!hears_others() || came.whole.parcel.epoch != session_->epoch()) return;
+void PeerMachine::handle(peer::TransferReceived& came) {
+  if (!hears_others() || came.whole.transfer.epoch != session_->epoch()) return;
   ++arrived_;
   arrived_in_ = session_->run_id();
   session_->take(came.from, std::move(came.whole), now_);
@@ -570,7 +571,7 @@ std::optional<TimePoint> PeerMachine::next_deadline() const {
 
 Traffic PeerMachine::traffic() const {
   Traffic sum = traffic_before_;
-  if (session_) sum += session_->course().progress().traffic;
+  if (session_) sum += session_->training().progress().traffic;
   return sum;
 }
 
@@ -597,7 +598,7 @@ protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
     }
     return report;
   }
-  const CourseProgress progress = session_->course().progress();
+  const TrainingProgress progress = session_->training().progress();
   report.exchange = progress.exchange;
   report.step = progress.step;
   report.state = progress.state;
@@ -615,7 +616,7 @@ void PeerMachine::send_report() {
   report_at_ = now_ + options_.report_every;
   act(peer::Report{report(now_, wall_)});
   if (!session_) return;
-  const CourseProgress progress = session_->course().progress();
+  const TrainingProgress progress = session_->training().progress();
   reported_loss_ = progress.loss_sum;
   reported_steps_ = progress.loss_steps;
 }

@@ -53,13 +53,13 @@ class PeerMachine {
   // When Tick is due; nothing while only others can move.
   std::optional<TimePoint> next_deadline() const;
 
-  // Whether an announced parcel is wanted, asked before memory is taken for it. Where it is not,
-  // ParcelRefused is to follow.
-  [[nodiscard]] Result<void> check(Member from, const protocol::Parcel& parcel) const;
+  // Whether an announced transfer is wanted, asked before memory is taken for it. Where it is not,
+  // TransferRefused is to follow.
+  [[nodiscard]] Result<void> check(Member from, const protocol::VectorTransfer& transfer) const;
   protocol::PeerHello hello() const;  // what this peer says of itself
   // Without what the links count.
   protocol::PeerReport report(TimePoint now, WallTime wall) const;
-  bool is_finished() const { return session_ && session_->course().is_finished(); }
+  bool is_finished() const { return session_ && session_->training().is_finished(); }
   const RosterInForce& roster() const { return roster_; }
   // Why the run of the roster in force cannot go on here; none: it can.
   const std::optional<Error>& failure() const { return failure_; }
@@ -78,12 +78,12 @@ class PeerMachine {
     Settings settings;
     std::shared_ptr<LocalSteps> local;
     protocol::Support support;
-    std::optional<Handover> course;
+    std::optional<Handover> handover;
   };
   struct Ended {  // the session before
     std::string run_id;
     std::string run_name;
-    CourseProgress progress;
+    TrainingProgress progress;
     // Its members; nothing: all may come back.
     std::optional<std::map<std::string, bool>> there;
   };
@@ -97,17 +97,17 @@ class PeerMachine {
     Duration start_patience{};
     std::uint64_t steps_before = 0;  // in earlier absences of the coordinator
     FallbackPace pace;
-    fallback::Trained before;                  // by earlier processes in this one
-    std::optional<CourseProgress> mixed = {};  // when the model was mixed last
+    fallback::Trained before;                    // by earlier processes in this one
+    std::optional<TrainingProgress> mixed = {};  // when the model was mixed last
   };
 
-  void handle(peer::RosterCame& came);
+  void handle(peer::RosterReceived& came);
   void handle(peer::LinksRenewed& renewed);
   void handle(peer::LinkUp& up);
   void handle(peer::LinkDown& down);
-  void handle(peer::MessageCame& came);
-  void handle(peer::ParcelCame& came);
-  void handle(peer::ParcelRefused& refused);
+  void handle(peer::MessageReceived& came);
+  void handle(peer::TransferReceived& came);
+  void handle(peer::TransferRefused& refused);
   void handle(peer::Prepared& prepared);
   void handle(peer::Computed& computed);
   void handle(peer::TrainerFailed& failed);
@@ -130,7 +130,7 @@ class PeerMachine {
   void cancel_useless_task();
   void prepare();
   void begin_session(NetworkRun run);
-  CourseStart course_start(const NetworkRun& run, Member self);
+  ProtocolStart protocol_start(const NetworkRun& run, Member self);
   std::set<Member> absent() const;
   Duration start_patience();
   void end_session();

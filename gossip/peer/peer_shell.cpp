@@ -6,8 +6,8 @@
 
 namespace starling::gossip {
 
-using protocol::Parcel;
 using protocol::PeerHello;
+using protocol::VectorTransfer;
 
 // A job on another thread holds it too, so that nothing is destroyed under its hands.
 struct PeerShell::Preparation {
@@ -35,17 +35,17 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
           .on_down = [this](Member m, const Error&) { on(peer::LinkDown{m}); },
           .on_message =
               [this](Member m, const protocol::Envelope& e) {
-                on(peer::MessageCame{m, e});
+                on(peer::MessageReceived{m, e});
               },
           .check =
-              [this](Member m, const Parcel& p) {
+              [this](Member m, const VectorTransfer& p) {
                 auto checked = machine_.check(m, p);
-                if (!checked) on(peer::ParcelRefused{m, p});
+                if (!checked) on(peer::TransferRefused{m, p});
                 return checked;
               },
-          .on_parcel =
-              [this](Member m, ParcelFlow::Whole w) {
-                on(peer::ParcelCame{m, std::move(w)});
+          .on_transfer =
+              [this](Member m, TransferFlow::Whole w) {
+                on(peer::TransferReceived{m, std::move(w)});
               },
       })),
       timer_(world.scheduler.make_timer([this] { on(peer::Tick{}); })) {}
@@ -87,7 +87,7 @@ Result<void> PeerShell::start() {
 }
 
 void PeerShell::take_roster(const identity::SignedRoster& roster, Source source) {
-  on(peer::RosterCame{std::make_shared<const identity::SignedRoster>(roster), source});
+  on(peer::RosterReceived{std::make_shared<const identity::SignedRoster>(roster), source});
 }
 
 void PeerShell::close(std::function<void()> closed) {
@@ -125,8 +125,8 @@ void PeerShell::perform(peer::SetRoster& action) {
   on(peer::LinksRenewed{links_->all_up()});
 }
 
-void PeerShell::perform(peer::SendParcel& action) {
-  links_->send_parcel(action.to, action.parcel, std::move(action.data), action.urgency);
+void PeerShell::perform(peer::SendTransfer& action) {
+  links_->send_transfer(action.to, action.transfer, std::move(action.data), action.urgency);
 }
 
 // The session is destroyed on the peer's turns, unless the peer is destroyed before.
@@ -166,7 +166,7 @@ void PeerShell::add_links(protocol::PeerReport& report) const {
   const PeerTransport::Counters counters = links_->counters();
   report.bytes_sent = counters.wire_bytes_out;
   report.bytes_received = counters.wire_bytes_in;
-  report.messages = counters.parcels_out;
+  report.messages = counters.transfers_out;
 }
 
 protocol::PeerReport PeerShell::report() const {

@@ -50,7 +50,7 @@ class PeerShell {
   // To the roster's issuer, where there is a link with it; else dropped.
   struct Issuer {
     std::function<void(const protocol::PeerReport&)> report;
-    std::function<void(const protocol::Parcel&, SharedBytes)> hand_in;  // a model
+    std::function<void(const protocol::VectorTransfer&, SharedBytes)> hand_in;  // a model
   };
 
   // A trainer must outlive it.
@@ -96,13 +96,13 @@ class PeerShell {
   void perform(peer::LimitMessages& action) { links_->set_messages_max(action.messages_max); }
   void perform(peer::Reach& action) { links_->reach(action.member); }
   void perform(peer::Send& action) { links_->send(action.to, action.message, action.payload); }
-  void perform(peer::SendParcel& action);
+  void perform(peer::SendTransfer& action);
   void perform(peer::Prepare& action);
   void perform(peer::CancelPreparation&);
   void perform(peer::Compute& action);
   void perform(peer::KeepCheckpoint& action);
   void perform(peer::Report& action);
-  void perform(peer::HandIn& action) { issuer_.hand_in(action.parcel, std::move(action.model)); }
+  void perform(peer::HandIn& action) { issuer_.hand_in(action.transfer, std::move(action.model)); }
   void perform(peer::Say& action) { world_.log.write(action.level, action.line); }
   void perform(peer::Closed&);
 

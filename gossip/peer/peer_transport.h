@@ -13,7 +13,7 @@
 #include "core/base/shared_bytes.h"
 #include "core/identity/roster.h"
 #include "core/protocol/messages.h"
-#include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/transfer_flow.h"
 
 namespace starling::gossip {
 
@@ -29,20 +29,20 @@ class PeerTransport {
     // A link that was up broke, or a member could not be reached.
     std::function<void(Member, const Error&)> on_down;
     std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
-    // Whether an announced parcel is wanted; asked before memory is taken for it.
-    std::function<Result<void>(Member, const protocol::Parcel&)> check;
-    std::function<void(Member, ParcelFlow::Whole)> on_parcel;
+    // Whether an announced transfer is wanted; asked before memory is taken for it.
+    std::function<Result<void>(Member, const protocol::VectorTransfer&)> check;
+    std::function<void(Member, TransferFlow::Whole)> on_transfer;
   };
   struct Counters {
     std::uint64_t wire_bytes_in = 0;  // of TLS, handshakes included; relayed: of the frames
     std::uint64_t wire_bytes_out = 0;
-    std::uint64_t parcels_out = 0;
+    std::uint64_t transfers_out = 0;
   };
   virtual ~PeerTransport() = default;
 
   // From now on these are the members; links with others end at once. Null: nobody.
   virtual void set_roster(std::shared_ptr<const identity::SignedRoster> roster) = 0;
-  // Of every link, as of ParcelFlow; for what is sent from now on.
+  // Of every link, as of TransferFlow; for what is sent from now on.
   virtual void set_messages_max(std::size_t messages_max) = 0;
   // These are dialled until they are there, and again when they are lost.
   virtual void keep(std::set<Member> members) = 0;
@@ -54,8 +54,8 @@ class PeerTransport {
   // Dropped where there is no link.
   virtual void send(Member to, const protocol::Message& message, SharedBytes payload) = 0;
   void send(Member to, const protocol::Message& message) { send(to, message, {}); }
-  virtual void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                           ParcelFlow::Urgency urgency) = 0;
+  virtual void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
+                             TransferFlow::Urgency urgency) = 0;
   virtual Counters counters() const = 0;
 };
 

@@ -20,7 +20,7 @@ Result<void> RosterInForce::check(const identity::SignedRoster& roster, peer::So
   // One that is over has no place beside one that holds: else a lost key of long ago, whose
   // certificate was good when the roster says that it was signed, could end any network.
   if (source == peer::Source::kOther && !is_expired(clock) &&
-      roster.roster().expired(judge(clock))) {
+      roster.roster().expired(time_of_check(clock))) {
     return rejected("roster-old", "the roster is over");
   }
   return roster.may_follow(*roster_);
@@ -35,7 +35,7 @@ void RosterInForce::take(std::shared_ptr<const identity::SignedRoster> roster, p
                     (clock.wall < taken.issued - kClockSlack || taken.expired(clock.wall));
 }
 
-WallTime RosterInForce::judge(const RosterClock& clock) const {
+WallTime RosterInForce::time_of_check(const RosterClock& clock) const {
   const auto held_for = std::chrono::floor<std::chrono::milliseconds>(clock.now - taken_at_);
   const WallTime known = std::max(clock.authenticated, roster_->roster().issued + held_for);
   return clock_is_wrong_ ? known : std::max(known, clock.wall);
@@ -44,7 +44,7 @@ WallTime RosterInForce::judge(const RosterClock& clock) const {
 std::optional<Duration> RosterInForce::run_age(const RosterClock& clock) const {
   const auto age = roster_->roster().run_age();
   if (!age) return std::nullopt;
-  return *age + (judge(clock) - roster_->roster().issued);
+  return *age + (time_of_check(clock) - roster_->roster().issued);
 }
 
 std::string RosterInForce::expiry() const {

@@ -13,7 +13,7 @@
 
 namespace starling::gossip {
 
-// What is known of the time when a roster is judged.
+// What is known of the time when a roster is checked.
 struct RosterClock {
   TimePoint now{};           // of this process
   WallTime wall{};           // as this device's clock says, which may be wrong
@@ -36,14 +36,14 @@ class RosterInForce {
   const std::shared_ptr<const identity::SignedRoster>& whole() const { return roster_; }
   // Requires the following two: there is one.
   bool is_expired(const RosterClock& clock) const {
-    return roster_->roster().expired(judge(clock));
+    return roster_->roster().expired(time_of_check(clock));
   }
   std::string expiry() const;  // a sentence without its end
-  // How long its run has been going on, as Roster::run_age, by the time that it is judged by.
+  // How long its run has been going on, as Roster::run_age, by the time that it is checked by.
   std::optional<Duration> run_age(const RosterClock& clock) const;
 
  private:
-  WallTime judge(const RosterClock& clock) const;
+  WallTime time_of_check(const RosterClock& clock) const;
 
   std::shared_ptr<const identity::SignedRoster> roster_;
   TimePoint taken_at_{};

@@ -24,7 +24,7 @@ struct PeerNetwork::Connection {
     TimePoint arrival{};
   };
   struct Side {
-    Side(Links* its_links, std::string its_name, bool by_it, TimePoint now, ParcelFlow its_flow)
+    Side(Links* its_links, std::string its_name, bool by_it, TimePoint now, TransferFlow its_flow)
         : links(its_links),
           name(std::move(its_name)),
           dialled(by_it),
@@ -36,7 +36,7 @@ struct PeerNetwork::Connection {
     bool dialled;
     TimePoint since;
     TimePoint heard_at;
-    ParcelFlow flow;
+    TransferFlow flow;
     bool open = true;
     std::optional<PeerHello> hello;  // of the other
     std::deque<Frame> coming;        // to this side, in order
@@ -110,12 +110,12 @@ class PeerNetwork::Links final : public PeerTransport {
       network_.carry(link->connection, link->side, Envelope{message, std::move(payload)});
     }
   }
-  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                   ParcelFlow::Urgency urgency) override {
+  void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
+                     TransferFlow::Urgency urgency) override {
     const Link* link = up(to);
     if (link == nullptr) return;
-    if (!link->connection->sides[link->side].flow.send(parcel, std::move(data), urgency)) return;
-    ++counters_.parcels_out;
+    if (!link->connection->sides[link->side].flow.send(transfer, std::move(data), urgency)) return;
+    ++counters_.transfers_out;
     pump(link->connection, link->side);
   }
   Counters counters() const override { return counters_; }
@@ -128,12 +128,12 @@ class PeerNetwork::Links final : public PeerTransport {
     return !stopping_ && roster_ && other != name_ && member_of(other);
   }
   Connection::Side make_side(const std::string& other, bool dialled) {
-    const auto check = [this, other](const protocol::Parcel& parcel) -> Result<void> {
+    const auto check = [this, other](const protocol::VectorTransfer& transfer) -> Result<void> {
       const auto member = member_of(other);
       if (!member) return rejected("not-a-member", other + " is no longer a member");
-      return handlers_.check(*member, parcel);
+      return handlers_.check(*member, transfer);
     };
-    return {this, name_, dialled, now(), ParcelFlow({.messages_max = messages_max_}, check)};
+    return {this, name_, dialled, now(), TransferFlow({.messages_max = messages_max_}, check)};
   }
   Envelope greeting() const { return {handlers_.hello(), {}}; }
 
@@ -163,7 +163,7 @@ class PeerNetwork::Links final : public PeerTransport {
     auto whole = own.flow.take(envelope);
     if (!whole) return end(connection, side, whole.error());
     pump(connection, side);
-    if (*whole) handlers_.on_parcel(*member, std::move(**whole));
+    if (*whole) handlers_.on_transfer(*member, std::move(**whole));
   }
 
   void pump(const ConnectionPtr& connection, int side) {
@@ -317,7 +317,7 @@ class PeerNetwork::Links final : public PeerTransport {
   std::set<Member> kept_;
   std::map<std::string, Dialling> diallings_;
   std::map<std::string, Link> links_;  // greeted, by name
-  std::size_t messages_max_ = ParcelFlow::Options().messages_max;
+  std::size_t messages_max_ = TransferFlow::Options().messages_max;
   PeerTransport::Counters counters_;
   bool stopping_ = false;
   const std::unique_ptr<Timer> timer_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links between peers in virtual time, for whole peers (PeerShell) in one process. A connection
 // behaves as TCP does: what is sent arrives in order and whole, waits while the way is cut, and is
-// lost with the connection. Wanted members are dialled with backoff, as PeerLinks does, and parcels
-// flow under credit (ParcelFlow). The same calls give the same run.
+// lost with the connection. Wanted members are dialled with backoff, as PeerLinks does, and
+// transfers flow under credit (TransferFlow). The same calls give the same run.
 #pragma once
 
 #include <array>

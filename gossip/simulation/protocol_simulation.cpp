@@ -278,7 +278,7 @@ void ProtocolSimulation::kill_node(Node node) {
   Peer& peer = *peers_[node];
   const PeerTransport::Counters counters = peer.process->shell->transport().counters();
   peer.before.wire_bytes_out += counters.wire_bytes_out;
-  peer.before.parcels_out += counters.parcels_out;
+  peer.before.transfers_out += counters.transfers_out;
   peer.said_before += std::exchange(peer.said, {});
   peer.process.reset();
   const double back = experiment_.population.up_from(node, seconds_of(scheduler_.now()));
@@ -314,10 +314,10 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
       PeerShell::Issuer{
           .report = [this, &peer](const protocol::PeerReport& report) { count(peer, report); },
           .hand_in =
-              [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
+              [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.handed_in.push_back({parcel.place, {floats, floats + parcel.first}});
-                peer.handed_in_until = std::max(peer.handed_in_until, parcel.place);
+                peer.handed_in.push_back({transfer.place, {floats, floats + transfer.first}});
+                peer.handed_in_until = std::max(peer.handed_in_until, transfer.place);
               }});
 }
 
@@ -360,11 +360,11 @@ void ProtocolSimulation::record_totals(std::uint64_t step) {
     if (peer->process) {
       const auto now = peer->process->shell->transport().counters();
       counters.wire_bytes_out += now.wire_bytes_out;
-      counters.parcels_out += now.parcels_out;
+      counters.transfers_out += now.transfers_out;
     }
     totals_.traffic += peer->said_before;
     totals_.traffic += peer->said;
-    totals_.traffic.messages += counters.parcels_out;
+    totals_.traffic.messages += counters.transfers_out;
     totals_.traffic.bytes_sent += counters.wire_bytes_out;
     // That of this evaluation, or of a later one that the node went past it to.
     while (peer->handed_in.size() > 1 && peer->handed_in.front().step < step) {

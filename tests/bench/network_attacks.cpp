@@ -110,7 +110,7 @@ class Member {
     identity::PeerPolicy policy;
     policy.federation = identity_.identity().federation;
     policy.roles = {role};
-    policy.time = [this] { return identity::JudgementTime{.now = clock_.wall_now()}; };
+    policy.time = [this] { return identity::VerificationTime{.now = clock_.wall_now()}; };
     STARLING_ASSIGN(auto tls,
                     net::TlsContext::make_client(protocol, identity_.credentials(), policy));
     auto dialling = net::connect(loop_, "127.0.0.1", at, std::move(tls), {});

@@ -139,7 +139,7 @@ TEST_F(StateDirectoryTest, AfterItsClockRanAheadDevicesWithoutOneAreStillServed)
     const auto corrected = server_credentials(state, authority, settings, now).value().certificate;
     EXPECT_TRUE(corrected.validity().contains(now));
     for (const WallTime told : {ahead, then.validity().not_after - std::chrono::hours(1)}) {
-      const WallTime judged = identity::judgement_time(
+      const WallTime judged = identity::verification_time(
           corrected.validity(), {.now = WallTime(), .last_authenticated = told});
       EXPECT_TRUE(corrected.validity().contains(judged)) << days << " days ahead";
     }

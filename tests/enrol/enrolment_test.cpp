@@ -237,15 +237,15 @@ TEST_F(EnrolmentTest, AMacIsGoodOnItsOwnChannelOnly) {
   serve();
   const JoinToken token = new_token();
   const Bytes request = SigningRequest::make(identity::PrivateKey::generate()).der();
-  std::optional<Request> overheard;
+  std::optional<Request> intercepted;
   const auto own = [&](const net::Connection& connection) {
-    overheard = honest(token, request)(connection);
-    overheard->mac[0] ^= std::byte{1};  // not yet accepted, so that the token stays unused
-    return *overheard;
+    intercepted = honest(token, request)(connection);
+    intercepted->mac[0] ^= std::byte{1};  // not yet accepted, so that the token stays unused
+    return *intercepted;
   };
   EXPECT_EQ(ask(own, request).code, "bad-mac");
-  overheard->mac[0] ^= std::byte{1};
-  const auto replay = [&](const net::Connection&) { return *overheard; };
+  intercepted->mac[0] ^= std::byte{1};
+  const auto replay = [&](const net::Connection&) { return *intercepted; };
   EXPECT_EQ(ask(replay, request).code, "bad-mac");
   EXPECT_EQ(ledger.identities, 0);
   EXPECT_EQ(ask(honest(token, request), request).code, "certificate");

@@ -29,7 +29,7 @@ float value_of(const SharedBytes& model) {
 
 class FallbackMachineTest : public ::testing::Test {
  public:
-  // What was asked for: "begin 3", "rest", "merge 7".
+  // What was asked for: "begin 3", "pause", "merge 7".
   std::string on(Event event, Duration at) {
     std::string done;
     for (const Action& action : machine.on(std::move(event), kStart + at)) {
@@ -38,15 +38,15 @@ class FallbackMachineTest : public ::testing::Test {
         from_exchange = begin->from.exchanges;
         skipped = begin->steps_before;
         pace = begin->pace;
-      } else if (std::holds_alternative<Rest>(action)) {
-        done += "rest";
+      } else if (std::holds_alternative<Pause>(action)) {
+        done += "pause";
       } else if (const auto* merge = std::get_if<Merge>(&action)) {
         done += "merge " + std::to_string(static_cast<int>(value_of(merge->trained.model)));
       } else if (const auto* keep = std::get_if<Keep>(&action)) {
         kept = keep->kept;
       } else if (std::holds_alternative<Forget>(action)) {
         kept.reset();
-      } else if (std::holds_alternative<Look>(action)) {
+      } else if (std::holds_alternative<ReadProgress>(action)) {
         ++looks;
       } else if (const auto* say = std::get_if<Say>(&action)) {
         lines += say->line;
@@ -55,26 +55,26 @@ class FallbackMachineTest : public ::testing::Test {
     return done;
   }
   std::string ask(std::uint64_t task, Round base, float value, Duration at, std::uint64_t run = 1) {
-    return on(Asked{.task = TaskId(task),
-                    .base = {RunId(run), base, {}, run_key},
-                    .model = model_of(value),
-                    .rounds = 100,
-                    .steps = 10},
+    return on(TaskOffered{.task = TaskId(task),
+                          .base = {RunId(run), base, {}, run_key},
+                          .model = model_of(value),
+                          .rounds = 100,
+                          .steps = 10},
               at);
   }
-  std::string rested(float value, Duration at, std::uint64_t exchanges = 5) {
-    return on(Rested{Trained{model_of(value), exchanges, 2 * exchanges, 0.5}}, at);
+  std::string paused(float value, Duration at, std::uint64_t exchanges = 5) {
+    return on(Paused{Trained{model_of(value), exchanges, 2 * exchanges, 0.5}}, at);
   }
   void connect_with_model() {
-    on(Heard{}, 0s);
-    on(Told{terms}, 0s);
+    on(CoordinatorConnected{}, 0s);
+    on(TermsChanged{terms}, 0s);
     ask(50, 2, 2, 0s);
     ask(1, 3, 3, 1s);
   }
-  // Lost at 2 s, gossiping from 32 s on.
+  // CoordinatorLost at 2 s, gossiping from 32 s on.
   void gossip() {
     connect_with_model();
-    on(Lost{}, 2s);
+    on(CoordinatorLost{}, 2s);
     ASSERT_EQ(on(Tick{}, 32s), "begin 3");
   }
 
@@ -86,7 +86,7 @@ class FallbackMachineTest : public ::testing::Test {
   void restart(Duration at, Duration since) {
     machine = FallbackMachine(kStart + at);
     if (kept) on(Restored{Kept(*kept), since}, at);
-    on(Told{terms}, at);
+    on(TermsChanged{terms}, at);
   }
 
   FallbackTerms terms{.run = 1, .after = 30s, .merge_within = 60s, .classes = 2};
@@ -103,9 +103,9 @@ class FallbackMachineTest : public ::testing::Test {
 TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
   connect_with_model();
   EXPECT_EQ(machine.next_deadline(), std::nullopt) << "it is there";
-  EXPECT_EQ(on(Lost{}, 2s), "");
+  EXPECT_EQ(on(CoordinatorLost{}, 2s), "");
   EXPECT_EQ(machine.next_deadline(), kStart + 32s);
-  EXPECT_EQ(on(Lost{}, 20s), "") << "a second word of the same absence";
+  EXPECT_EQ(on(CoordinatorLost{}, 20s), "") << "a second word of the same absence";
   EXPECT_EQ(on(Tick{}, 31s), "");
   EXPECT_EQ(on(Tick{}, 32s), "begin 3");
   EXPECT_EQ(machine.next_deadline(), kStart + 62s) << "to keep what is trained";
@@ -114,57 +114,57 @@ TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
 
 TEST_F(FallbackMachineTest, AReturnInTimeChangesNothing) {
   connect_with_model();
-  on(Lost{}, 2s);
-  EXPECT_EQ(on(Heard{}, 31s), "");
+  on(CoordinatorLost{}, 2s);
+  EXPECT_EQ(on(CoordinatorConnected{}, 31s), "");
   EXPECT_EQ(on(Tick{}, 32s), "");
-  on(Lost{}, 40s);
+  on(CoordinatorLost{}, 40s);
   EXPECT_EQ(on(Tick{}, 69s), "");
   EXPECT_EQ(on(Tick{}, 70s), "begin 3") << "the time counts anew";
 }
 
 TEST_F(FallbackMachineTest, WithoutARosterOrAModelItWaits) {
-  on(Heard{}, 0s);
-  on(Lost{}, 1s);
+  on(CoordinatorConnected{}, 0s);
+  on(CoordinatorLost{}, 1s);
   EXPECT_EQ(on(Tick{}, 99s), "");
-  on(Told{terms}, 100s);
+  on(TermsChanged{terms}, 100s);
   EXPECT_EQ(on(Tick{}, 200s), "")
       << "a device that took part in no round has nothing to go on with";
   machine = FallbackMachine(kStart);
-  on(Heard{}, 0s);
+  on(CoordinatorConnected{}, 0s);
   ask(50, 2, 2, 0s);
   ask(1, 3, 3, 1s);
-  on(Lost{}, 2s);
+  on(CoordinatorLost{}, 2s);
   EXPECT_EQ(on(Tick{}, 99s), "") << "no roster";
-  on(Told{terms}, 99s);
+  on(TermsChanged{terms}, 99s);
   EXPECT_EQ(on(Tick{}, 99s), "begin 3");
 }
 
 TEST_F(FallbackMachineTest, TheReturnEndsItAndTheNextRoundMergesItOnce) {
   gossip();
-  EXPECT_EQ(on(Heard{}, 100s), "rest");
+  EXPECT_EQ(on(CoordinatorConnected{}, 100s), "pause");
   EXPECT_EQ(machine.state(), State::kConnected);
-  rested(8, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(2, 4, 4, 101s), "merge 8");
   EXPECT_EQ(ask(3, 4, 4, 102s), "merge 8") << "a later attempt from the same base";
-  on(Settled{TaskId(3), true}, 103s);
+  on(TaskSettled{TaskId(3), true}, 103s);
   EXPECT_FALSE(machine.holds_contribution());
   EXPECT_EQ(ask(4, 5, 5, 104s), "");
 }
 
 TEST_F(FallbackMachineTest, ATaskThatDidNotCountLeavesItForTheNextRound) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(2, 4, 4, 101s), "merge 8");
-  on(Settled{TaskId(99), true}, 102s);
-  on(Settled{TaskId(2), false}, 102s);
+  on(TaskSettled{TaskId(99), true}, 102s);
+  on(TaskSettled{TaskId(2), false}, 102s);
   EXPECT_EQ(ask(3, 5, 5, 103s), "merge 8");
 }
 
 TEST_F(FallbackMachineTest, WhereNobodyKnowsWhetherItCountedItIsNotMergedAgain) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(2, 4, 4, 101s), "merge 8");
   lines.clear();
   EXPECT_EQ(ask(3, 5, 5, 103s), "");
@@ -176,66 +176,66 @@ TEST_F(FallbackMachineTest, WhereNobodyKnowsWhetherItCountedItIsNotMergedAgain) 
 
 TEST_F(FallbackMachineTest, WhatNoRoundAsksForInTimeIsDropped) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(2, 40, 4, 161s), "");
   EXPECT_FALSE(machine.holds_contribution());
 }
 
 TEST_F(FallbackMachineTest, OnlyARoundOfItsRunAndSizeTakesIt) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(2, 1, 4, 101s, 2), "");
   EXPECT_TRUE(machine.holds_contribution());
-  EXPECT_EQ(on(Asked{TaskId(3), {RunId(1), 4, {}}, SharedBytes::own(Bytes(4))}, 102s), "");
+  EXPECT_EQ(on(TaskOffered{TaskId(3), {RunId(1), 4, {}}, SharedBytes::own(Bytes(4))}, 102s), "");
   EXPECT_FALSE(machine.holds_contribution());
 }
 
 TEST_F(FallbackMachineTest, LostAgainBeforeTheMergeItGoesOnFromWhatItHad) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
-  on(Lost{}, 101s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
+  on(CoordinatorLost{}, 101s);
   EXPECT_EQ(on(Tick{}, 131s), "begin 8");
   EXPECT_EQ(skipped, 10U) << "other batches than the first time";
-  EXPECT_EQ(on(Heard{}, 140s), "rest");
-  rested(9, 140s);
+  EXPECT_EQ(on(CoordinatorConnected{}, 140s), "pause");
+  paused(9, 140s);
   EXPECT_EQ(ask(2, 4, 4, 141s), "merge 9");
 }
 
 TEST_F(FallbackMachineTest, AnAbsenceWithoutAnExchangeIsForgotten) {
   gossip();
-  on(Heard{}, 33s);
-  rested(8, 33s, 0);
+  on(CoordinatorConnected{}, 33s);
+  paused(8, 33s, 0);
   EXPECT_EQ(ask(2, 4, 4, 34s), "");
-  on(Rested{}, 34s);
+  on(Paused{}, 34s);
   EXPECT_FALSE(machine.holds_contribution());
 }
 
 TEST_F(FallbackMachineTest, ARosterThatEndsEndsItAndKeepsWhatWasTrained) {
   gossip();
-  EXPECT_EQ(on(Told{terms}, 40s), "") << "renewed";
-  EXPECT_EQ(on(Told{}, 50s), "rest");
+  EXPECT_EQ(on(TermsChanged{terms}, 40s), "") << "renewed";
+  EXPECT_EQ(on(TermsChanged{}, 50s), "pause");
   EXPECT_EQ(machine.state(), State::kAway);
-  rested(8, 50s);
+  paused(8, 50s);
   EXPECT_EQ(on(Tick{}, 60s), "");
-  EXPECT_EQ(on(Heard{}, 61s), "");
-  on(Told{terms}, 61s);
+  EXPECT_EQ(on(CoordinatorConnected{}, 61s), "");
+  on(TermsChanged{terms}, 61s);
   EXPECT_EQ(ask(2, 4, 4, 62s), "merge 8");
 }
 
 // The time in which a round has to ask counts from the coordinator's return, not from there.
 TEST_F(FallbackMachineTest, ARosterThatEndedLongBeforeTheReturnLosesNothing) {
   gossip();
-  EXPECT_EQ(on(Told{}, 50s), "rest");
-  rested(8, 50s);
-  on(Heard{}, 500s);
-  on(Told{terms}, 500s);
-  on(Lost{}, 520s);
-  on(Heard{}, 530s);
+  EXPECT_EQ(on(TermsChanged{}, 50s), "pause");
+  paused(8, 50s);
+  on(CoordinatorConnected{}, 500s);
+  on(TermsChanged{terms}, 500s);
+  on(CoordinatorLost{}, 520s);
+  on(CoordinatorConnected{}, 530s);
   EXPECT_EQ(ask(2, 4, 4, 559s), "merge 8");
-  on(Settled{TaskId(2), false}, 560s);
+  on(TaskSettled{TaskId(2), false}, 560s);
   EXPECT_EQ(ask(3, 4, 4, 561s), "") << "a minute after the first return";
 }
 
@@ -243,8 +243,8 @@ TEST_F(FallbackMachineTest, AnotherRunsRosterEndsItForGood) {
   gossip();
   FallbackTerms other = terms;
   other.run = 2;
-  EXPECT_EQ(on(Told{other}, 50s), "rest");
-  rested(8, 50s);
+  EXPECT_EQ(on(TermsChanged{other}, 50s), "pause");
+  paused(8, 50s);
   EXPECT_FALSE(machine.holds_contribution());
   EXPECT_EQ(on(Tick{}, 99s), "") << "of run 2 it has no model";
 }
@@ -254,37 +254,37 @@ TEST_F(FallbackMachineTest, OtherActiveRunsLeaveNeitherTheirModelNorTheirPace) {
   connect_with_model();
   EXPECT_EQ(ask(80, 6, 60, 1500ms, 2), "");
   EXPECT_EQ(ask(81, 7, 70, 1600ms, 2), "");
-  on(Lost{}, 2s);
+  on(CoordinatorLost{}, 2s);
   ASSERT_EQ(on(Tick{}, 32s), "begin 3");
   EXPECT_EQ(pace.per_round, 1s);
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   EXPECT_EQ(ask(82, 8, 80, 101s, 2), "");
   EXPECT_EQ(kept->run, 1U);
   EXPECT_EQ(ask(2, 4, 4, 102s), "merge 8");
-  on(Settled{TaskId(2), false}, 103s);
+  on(TaskSettled{TaskId(2), false}, 103s);
   EXPECT_EQ(kept->rounds, 100U);
 }
 
 TEST_F(FallbackMachineTest, AModelOfBeforeTheRosterOfAnotherRunIsNotUsed) {
-  on(Heard{}, 0s);
+  on(CoordinatorConnected{}, 0s);
   ask(80, 6, 60, 0s, 2);
-  on(Told{terms}, 1s);
+  on(TermsChanged{terms}, 1s);
   ask(81, 7, 70, 2s, 2);
-  on(Lost{}, 3s);
+  on(CoordinatorLost{}, 3s);
   EXPECT_EQ(on(Tick{}, 99s), "");
 }
 
 // Rounds of 10 s, one of them slow, and two that passed without asking this device.
 TEST_F(FallbackMachineTest, ThePaceIsThatOfTheRunsRounds) {
-  on(Heard{}, 0s);
-  on(Told{terms}, 0s);
+  on(CoordinatorConnected{}, 0s);
+  on(TermsChanged{terms}, 0s);
   ask(1, 3, 3, 1s);
   ask(2, 4, 4, 11s);
   ask(3, 4, 4, 14s);  // another attempt of the same round
   ask(4, 5, 5, 61s);
   ask(5, 8, 8, 91s);
-  on(Lost{}, 100s);
+  on(CoordinatorLost{}, 100s);
   ASSERT_EQ(on(Tick{}, 130s), "begin 8");
   EXPECT_EQ(pace.per_round, 10s);
   EXPECT_EQ(pace.due(1), kStart + 101s) << "ten steps a round, since the loss";
@@ -297,19 +297,19 @@ TEST_F(FallbackMachineTest, ThePaceIsThatOfTheRunsRounds) {
 }
 
 TEST_F(FallbackMachineTest, AnAbsenceIsNoRoundAndWithoutAPaceNothingIsTrained) {
-  on(Heard{}, 0s);
-  on(Told{terms}, 0s);
+  on(CoordinatorConnected{}, 0s);
+  on(TermsChanged{terms}, 0s);
   ask(1, 3, 3, 1s);
-  on(Lost{}, 2s);
+  on(CoordinatorLost{}, 2s);
   EXPECT_EQ(on(Tick{}, 99s), "") << "nobody knows how long a round takes";
-  on(Heard{}, 1000s);
+  on(CoordinatorConnected{}, 1000s);
   ask(2, 4, 4, 1001s);
-  on(Lost{}, 1002s);
+  on(CoordinatorLost{}, 1002s);
   EXPECT_EQ(on(Tick{}, 1032s), "");
-  on(Heard{}, 2000s);
+  on(CoordinatorConnected{}, 2000s);
   ask(3, 5, 5, 2001s);
-  on(Settled{TaskId(3), true}, 2005s);
-  on(Lost{}, 2010s);
+  on(TaskSettled{TaskId(3), true}, 2005s);
+  on(CoordinatorLost{}, 2010s);
   EXPECT_EQ(on(Tick{}, 2040s), "begin 5");
   EXPECT_EQ(pace.per_round, 4s) << "its commit told";
 }
@@ -317,15 +317,15 @@ TEST_F(FallbackMachineTest, AnAbsenceIsNoRoundAndWithoutAPaceNothingIsTrained) {
 TEST_F(FallbackMachineTest, NoStepIsAllowedTwice) {
   gossip();
   EXPECT_EQ(pace.due(20), kStart + 4s);
-  on(Told{}, 50s);
-  rested(8, 50s, 10);  // 20 steps
-  on(Told{terms}, 60s);
+  on(TermsChanged{}, 50s);
+  paused(8, 50s, 10);  // 20 steps
+  on(TermsChanged{terms}, 60s);
   ASSERT_EQ(on(Tick{}, 60s), "begin 8") << "in the same absence";
   EXPECT_EQ(pace.due(10), kStart + 5s) << "what was trained counts";
   EXPECT_EQ(pace.round_at(0), 6U);
-  on(Heard{}, 70s);
-  rested(9, 70s, 5);
-  on(Lost{}, 100s);
+  on(CoordinatorConnected{}, 70s);
+  paused(9, 70s, 5);
+  on(CoordinatorLost{}, 100s);
   ASSERT_EQ(on(Tick{}, 130s), "begin 9") << "before it was merged";
   EXPECT_EQ(pace.due(10), kStart + 101s) << "another absence has a time of its own";
   EXPECT_EQ(pace.round_at(0), 7U) << "behind the thirty steps before";
@@ -346,12 +346,12 @@ TEST_F(FallbackMachineTest, ARestartInTheMiddleGoesOnWithTheModelAndItsBudget) {
   EXPECT_EQ(skipped, 0U) << "those exchanges stand for their batches";
   EXPECT_EQ(pace.due(40), kStart + 6s) << "what was trained, since the loss that the former saw";
   EXPECT_EQ(pace.due(971), std::nullopt);
-  on(Heard{}, 120s);
-  rested(9, 120s, 30);
+  on(CoordinatorConnected{}, 120s);
+  paused(9, 120s, 30);
   restart(130s, 10s);
-  on(Heard{}, 131s);
+  on(CoordinatorConnected{}, 131s);
   EXPECT_EQ(ask(2, 4, 4, 132s), "merge 9");
-  on(Settled{TaskId(2), true}, 133s);
+  on(TaskSettled{TaskId(2), true}, 133s);
   EXPECT_FALSE(kept) << "it counted";
 }
 
@@ -382,23 +382,23 @@ TEST_F(FallbackMachineTest, AReturnRightAfterARestartMergesWhatWasTrainedBefore)
   gossip();
   progress(7, 62s, 20);
   restart(80s, 18s);
-  EXPECT_EQ(on(Heard{}, 81s), "");
+  EXPECT_EQ(on(CoordinatorConnected{}, 81s), "");
   EXPECT_EQ(ask(2, 4, 4, 82s), "merge 7");
   restart(90s, 8s);
-  on(Heard{}, 91s);
+  on(CoordinatorConnected{}, 91s);
   EXPECT_EQ(ask(3, 4, 4, 92s), "merge 7") << "the same base asks again";
   restart(95s, 3s);
-  on(Heard{}, 96s);
+  on(CoordinatorConnected{}, 96s);
   EXPECT_EQ(ask(4, 5, 5, 97s), "") << "it may have counted";
   EXPECT_FALSE(kept);
 }
 
 TEST_F(FallbackMachineTest, ARestartDoesNotGiveRoundsMoreTimeToAsk) {
   gossip();
-  on(Heard{}, 100s);
-  rested(8, 100s);
+  on(CoordinatorConnected{}, 100s);
+  paused(8, 100s);
   restart(150s, 50s);
-  on(Heard{}, 151s);
+  on(CoordinatorConnected{}, 151s);
   EXPECT_EQ(ask(2, 4, 4, 161s), "");
 }
 
@@ -408,10 +408,10 @@ TEST_F(FallbackMachineTest, WhatWasTrainedForAnotherRunOfTheNumberIsDropped) {
     machine = FallbackMachine(kStart);
     run_key = 77;
     gossip();
-    on(Heard{}, 100s);
-    rested(8, 100s);
+    on(CoordinatorConnected{}, 100s);
+    paused(8, 100s);
     if (restarts) restart(101s, 1s);
-    if (restarts) on(Heard{}, 101s);
+    if (restarts) on(CoordinatorConnected{}, 101s);
     run_key = 78;
     EXPECT_EQ(ask(2, 4, 4, 102s), "") << restarts;
     EXPECT_FALSE(machine.holds_contribution());

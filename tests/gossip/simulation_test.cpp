@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole simulated runs: the same course on any number of threads, and the mathematics that a run
+// Whole simulated runs: the same results on any number of threads, and the mathematics that a run
 // must show whatever it is made of.
 #include "gossip/simulation/simulation.h"
 
@@ -30,7 +30,7 @@ using testing::run_well;
 using testing::small_network;
 using testing::small_network_of_steps;
 
-struct Course {
+struct Case {
   const char* name;
   const char* algorithm;
   const char* topology;
@@ -64,36 +64,36 @@ void local_steps(NetOptions& o) {
   o.train.train.schedule = "cosine";
 }
 
-class Courses : public ::testing::TestWithParam<Course> {};
+class Simulations : public ::testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    All, Courses,
-    ::testing::Values(Course{"dpsgd", "dpsgd", "ring", quiet},
-                      Course{"dpsgd_lossy", "dpsgd", "star", lossy},
-                      Course{"dpsgd_churning", "dpsgd", "hypercube", churning},
-                      Course{"dpsgd_split", "dpsgd", "exponential", split},
-                      Course{"dpsgd_reliable", "dpsgd", "base-graph:k=1", reliable},
-                      Course{"dpsgd_local", "dpsgd", "one-peer-exponential", local_steps},
-                      Course{"sgp", "sgp", "one-peer-exponential", quiet},
-                      Course{"sgp_lossy", "sgp", "exponential", lossy},
-                      Course{"sgp_churning", "sgp", "exponential", churning},
-                      Course{"gradient_tracking", "gradient-tracking", "ring", local_steps},
-                      Course{"choco", "choco", "ring", reliable},
-                      Course{"relaysgd", "relaysgd", "path", lossy},
-                      Course{"qg_dsgdm", "qg-dsgdm", "ring", quiet},
-                      Course{"diloco", "diloco", "exponential", local_steps},
-                      Course{"all_reduce", "all-reduce", "ring", local_steps},
-                      Course{"all_reduce_reliable", "all-reduce", "ring", reliable},
-                      Course{"diloco_all", "diloco-all", "ring", local_steps},
-                      Course{"ad_psgd", "ad-psgd", "ring", quiet},
-                      Course{"ad_psgd_churning", "ad-psgd", "ring", churning},
-                      Course{"ad_psgd_split", "ad-psgd", "hypercube", split},
-                      Course{"push_sum", "push-sum", "exponential", reliable},
-                      Course{"push_sum_lossy", "push-sum", "exponential", lossy},
-                      Course{"push_sum_churning", "push-sum", "exponential", churning}),
+    All, Simulations,
+    ::testing::Values(Case{"dpsgd", "dpsgd", "ring", quiet},
+                      Case{"dpsgd_lossy", "dpsgd", "star", lossy},
+                      Case{"dpsgd_churning", "dpsgd", "hypercube", churning},
+                      Case{"dpsgd_split", "dpsgd", "exponential", split},
+                      Case{"dpsgd_reliable", "dpsgd", "base-graph:k=1", reliable},
+                      Case{"dpsgd_local", "dpsgd", "one-peer-exponential", local_steps},
+                      Case{"sgp", "sgp", "one-peer-exponential", quiet},
+                      Case{"sgp_lossy", "sgp", "exponential", lossy},
+                      Case{"sgp_churning", "sgp", "exponential", churning},
+                      Case{"gradient_tracking", "gradient-tracking", "ring", local_steps},
+                      Case{"choco", "choco", "ring", reliable},
+                      Case{"relaysgd", "relaysgd", "path", lossy},
+                      Case{"qg_dsgdm", "qg-dsgdm", "ring", quiet},
+                      Case{"diloco", "diloco", "exponential", local_steps},
+                      Case{"all_reduce", "all-reduce", "ring", local_steps},
+                      Case{"all_reduce_reliable", "all-reduce", "ring", reliable},
+                      Case{"diloco_all", "diloco-all", "ring", local_steps},
+                      Case{"ad_psgd", "ad-psgd", "ring", quiet},
+                      Case{"ad_psgd_churning", "ad-psgd", "ring", churning},
+                      Case{"ad_psgd_split", "ad-psgd", "hypercube", split},
+                      Case{"push_sum", "push-sum", "exponential", reliable},
+                      Case{"push_sum_lossy", "push-sum", "exponential", lossy},
+                      Case{"push_sum_churning", "push-sum", "exponential", churning}),
     [](const auto& course) { return std::string(course.param.name); });
 
-TEST_P(Courses, AreTheSameOnAnyNumberOfThreads) {
+TEST_P(Simulations, AreTheSameOnAnyNumberOfThreads) {
   NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);
   GetParam().world(options);
   const SimulationResult one = run_well(options, 1);
@@ -106,7 +106,7 @@ TEST_P(Courses, AreTheSameOnAnyNumberOfThreads) {
   EXPECT_NE(run_well(options, 1).trace, one.trace);
 }
 
-TEST_P(Courses, Learn) {
+TEST_P(Simulations, Learn) {
   NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);
   GetParam().world(options);
   options.run.steps = 120;
@@ -418,7 +418,7 @@ TEST(Simulation, NodesMayBeginApart) {
 }
 
 // From so far apart, all come together and learn.
-TEST_P(Courses, LearnFromDifferentBeginnings) {
+TEST_P(Simulations, LearnFromDifferentBeginnings) {
   NetOptions options = small_network_of_steps(240, GetParam().topology, 8, GetParam().algorithm);
   GetParam().world(options);
   options.algorithm.ratio = 0.5;  // choco: a hundredth of 39 parameters mixes too slowly

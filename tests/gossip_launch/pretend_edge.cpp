@@ -37,7 +37,7 @@ class PretendEdge {
     identity::PeerPolicy policy;
     policy.federation = identity_.identity().federation;
     policy.roles = {identity::Role::kCoordinator};
-    policy.time = [this] { return identity::JudgementTime{.now = clock_.wall_now()}; };
+    policy.time = [this] { return identity::VerificationTime{.now = clock_.wall_now()}; };
     auto tls = net::TlsContext::make_client(net::Protocol::kSession, identity_.credentials(),
                                             std::move(policy));
     std::string host = identity_.coordinator().host;
@@ -108,11 +108,11 @@ class PretendEdge {
                               .loss_steps = kEvery,
                               .bytes_sent = 100 * step_,
                               .messages = step_});
-    send(protocol::Parcel{.transfer = TaskId(step_),
-                          .kind = protocol::Parcel::Kind::kModel,
-                          .epoch = 1,
-                          .exchange = step_ - 1,
-                          .first = kParameters});
+    send(protocol::VectorTransfer{.transfer = TaskId(step_),
+                                  .kind = protocol::VectorTransfer::Kind::kModel,
+                                  .epoch = 1,
+                                  .exchange = step_ - 1,
+                                  .first = kParameters});
   }
 
   void hand_in(TaskId transfer) {

@@ -24,7 +24,7 @@ namespace starling::gossip {
 namespace {
 
 using collective::AllReduceMachine;
-using protocol::Parcel;
+using protocol::VectorTransfer;
 
 constexpr protocol::Epoch kEpoch = 1;
 
@@ -34,7 +34,7 @@ struct Task {
   std::uint64_t halt_at_bytes = 0;  // 0: never
 };
 
-// As MeanCourse has them.
+// As AllReduceProtocol has them.
 collective::AllReduceOptions reduce_options(const Task& task) {
   collective::AllReduceOptions options;
   options.stragglers = {.initial = std::chrono::seconds(60),
@@ -111,8 +111,8 @@ class ReducingMember {
                   const auto* note = std::get_if<protocol::ReduceNote>(&envelope.message);
                   if (note) on(collective::NoteReceived{from, *note});
                 },
-            .check = [this](Member, const Parcel& parcel) { return judge(parcel); },
-            .on_parcel = [this](Member from, ParcelFlow::Whole whole) { take(from, whole); }};
+            .check = [this](Member, const VectorTransfer& transfer) { return check(transfer); },
+            .on_transfer = [this](Member from, TransferFlow::Whole whole) { take(from, whole); }};
   }
 
   void met(Member member) {
@@ -139,19 +139,19 @@ class ReducingMember {
     std::raise(SIGSTOP);
   }
 
-  Result<void> judge(const Parcel& parcel) const {
-    if (parcel.kind == Parcel::Kind::kReduce && parcel.first <= task_.floats) return {};
+  Result<void> check(const VectorTransfer& transfer) const {
+    if (transfer.kind == VectorTransfer::Kind::kReduce && transfer.first <= task_.floats) return {};
     return rejected("not-wanted", "not a piece of this all-reduce");
   }
 
-  void take(Member from, const ParcelFlow::Whole& whole) {
+  void take(Member from, const TransferFlow::Whole& whole) {
     const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
-                                        whole.parcel.first);
+                                        whole.transfer.first);
     on(collective::PieceReceived{from,
-                                 whole.parcel.epoch,
-                                 {whole.parcel.support.backed, whole.parcel.exchange},
-                                 whole.parcel.attempt,
-                                 whole.parcel.place,
+                                 whole.transfer.epoch,
+                                 {whole.transfer.support.backed, whole.transfer.exchange},
+                                 whole.transfer.attempt,
+                                 whole.transfer.place,
                                  collective::Floats{whole.data.owner(), values}});
   }
 
@@ -168,15 +168,15 @@ class ReducingMember {
 
   void perform(collective::SendNote& send) { links_.send(send.to, send.note); }
   void perform(collective::SendPiece& send) {
-    const Parcel parcel{.kind = Parcel::Kind::kReduce,
-                        .epoch = kEpoch,
-                        .exchange = send.at.exchange,
-                        .attempt = send.attempt,
-                        .place = send.place,
-                        .first = send.floats.values.size()};
-    links_.send_parcel(send.to, parcel,
-                       SharedBytes(send.floats.owner, as_bytes(send.floats.values)),
-                       ParcelFlow::Urgency::kNow);
+    const VectorTransfer transfer{.kind = VectorTransfer::Kind::kReduce,
+                                  .epoch = kEpoch,
+                                  .exchange = send.at.exchange,
+                                  .attempt = send.attempt,
+                                  .place = send.place,
+                                  .first = send.floats.values.size()};
+    links_.send_transfer(send.to, transfer,
+                         SharedBytes(send.floats.owner, as_bytes(send.floats.values)),
+                         TransferFlow::Urgency::kNow);
   }
   void perform(collective::Finished& finished) {
     const auto counters = links_.counters();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One or two of eight devices lose their cable for a minute, with data of one class each: what they
-// learn apart must not replace what the others have, in any kind of course. STARLING_SEEDS runs
+// learn apart must not replace what the others have, in any kind of protocol. STARLING_SEEDS runs
 // more seeds than the few of every day, which take a tenth of a second of processor time each.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -99,12 +99,12 @@ class Cable {
     run_for(std::chrono::seconds(20));
     net_.pull(pulled_, kCableAway);
     run_for(kCableAway - std::chrono::seconds(5));
-    std::map<Member, CourseStart> kept;
+    std::map<Member, ProtocolStart> kept;
     for (const Member member : pulled_) {
-      const Course& course = *net_.peers[member]->course;
-      EXPECT_TRUE(course.support().minority) << member;
+      const TrainingProtocol& training = *net_.peers[member]->training;
+      EXPECT_TRUE(training.support().minority) << member;
       kept[member] = {.exchange = exchange(member),
-                      .support = course.support(),
+                      .support = training.support(),
                       .model = net_.peers[member]->mixed};
       net_.stop(member);
     }
@@ -136,7 +136,9 @@ class Cable {
     return copying;
   }
 
-  Exchange exchange(Member member) const { return net_.peers[member]->course->progress().exchange; }
+  Exchange exchange(Member member) const {
+    return net_.peers[member]->training->progress().exchange;
+  }
 
   void run_for(Duration duration) {
     const TimePoint end = net_.now + duration;
@@ -248,7 +250,7 @@ TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Courses, CablePulled,
+    Protocols, CablePulled,
     ::testing::Values(CableCase{"ring", "dpsgd"}, CableCase{"exponential", "dpsgd"},
                       CableCase{"ring", "gradient-tracking"}, CableCase{"ring", "ad-psgd", false},
                       CableCase{"exponential", "push-sum", false}, CableCase{"ring", "all-reduce"},

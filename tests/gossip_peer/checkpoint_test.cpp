@@ -10,7 +10,7 @@
 #include "core/base/digest.h"
 #include "core/base/durable_file.h"
 #include "gossip/algorithms/push_sum.h"
-#include "gossip/peer/async_course.h"
+#include "gossip/peer/asynchronous_protocol.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/fake_network.h"
 #include "tests/support/temporary_directory.h"
@@ -137,16 +137,17 @@ TEST_F(Checkpoints, AnotherVersionIsRefused) {
   EXPECT_EQ(state_code(), "state-version");
 }
 
-// --- courses ------------------------------------------------------------------------------------
+// --- protocols
+// ------------------------------------------------------------------------------------
 
-CourseStart start_from(const FakeNetwork& net, Member member) {
-  const Course& course = *net.peers[member]->course;
-  return {.exchange = course.progress().exchange,
-          .model = {course.model()->begin(), course.model()->end()},
-          .state = course.state()};
+ProtocolStart start_from(const FakeNetwork& net, Member member) {
+  const TrainingProtocol& training = *net.peers[member]->training;
+  return {.exchange = training.progress().exchange,
+          .model = {training.model()->begin(), training.model()->end()},
+          .state = training.state()};
 }
 
-TEST(CourseState, ACourseGoesOnWithWhatWasKept) {
+TEST(ProtocolState, GoesOnWithWhatWasKept) {
   for (const std::string algorithm : {"push-sum", "sgp", "diloco", "qg-dsgdm"}) {
     NetOptions options = testing::small_network("exponential", 3, algorithm);
     options.run.steps = 100;
@@ -154,16 +155,16 @@ TEST(CourseState, ACourseGoesOnWithWhatWasKept) {
     for (Member member = 0; member < 3; ++member) net.start(member, member + 1);
     net.connect_all();
     net.run_until([&] {
-      const Course& course = *net.peers[1]->course;
-      return course.progress().exchange >= 10 && course.model();
+      const TrainingProtocol& training = *net.peers[1]->training;
+      return training.progress().exchange >= 10 && training.model();
     });
-    CourseStart kept = start_from(net, 1);
+    ProtocolStart kept = start_from(net, 1);
     EXPECT_FALSE(kept.state.empty()) << algorithm;
     net.stop(1);
     net.peers[1]->said.clear();
     net.start(1, 77, kept);
-    if (net.peers[1]->course->model()) {
-      EXPECT_EQ(net.peers[1]->course->state(), kept.state) << algorithm;
+    if (net.peers[1]->training->model()) {
+      EXPECT_EQ(net.peers[1]->training->state(), kept.state) << algorithm;
     }
     EXPECT_TRUE(net.peers[1]->said.empty()) << algorithm;
     // What is no state of its own is said, and the model alone is used.
@@ -173,7 +174,7 @@ TEST(CourseState, ACourseGoesOnWithWhatWasKept) {
     EXPECT_EQ(net.peers[1]->said.size(), 1U) << algorithm;
     net.connect_all();
     net.run_to_rest();
-    EXPECT_TRUE(net.peers[1]->course->is_finished()) << algorithm;
+    EXPECT_TRUE(net.peers[1]->training->is_finished()) << algorithm;
   }
 }
 

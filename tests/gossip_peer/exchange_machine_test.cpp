@@ -78,8 +78,9 @@ TEST(ExchangeMachine, TwoMessagesOfANeighbourAreHeldAtMost) {
   for (Exchange at = 0; at < 3 * kNodes; ++at) {
     SharedBytes data = SharedBytes::own(Bytes(8));
     models.push_back(data.owner());
-    Arrival arrival{1, {.kind = protocol::Parcel::Kind::kMix, .exchange = at}, std::move(data)};
-    machine.on(Came{std::move(arrival)}, TimePoint{});
+    Arrival arrival{
+        1, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, std::move(data)};
+    machine.on(MessageReceived{std::move(arrival)}, TimePoint{});
     ASSERT_LE(held(), 2) << at;
   }
   EXPECT_FALSE(models.front().expired()) << "the one that comes next";
@@ -99,7 +100,8 @@ TEST(ExchangeMachine, WhoSleptTakesTheOthersModelAtOnce) {
   std::vector<Action> actions;
   const auto feed = [&](Event event) { actions = machine.on(std::move(event), now); };
   const auto came = [&](Member from, Exchange at) {
-    feed(Came{{from, {.kind = protocol::Parcel::Kind::kMix, .exchange = at}, SharedBytes()}});
+    feed(MessageReceived{
+        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, SharedBytes()}});
   };
   const auto exchange = [&](Exchange at) {
     now += std::chrono::milliseconds(100);
@@ -139,7 +141,8 @@ TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
     }
   };
   const auto came = [&](Member from, Exchange at) {
-    feed(Came{{from, {.kind = protocol::Parcel::Kind::kMix, .exchange = at}, SharedBytes()}});
+    feed(MessageReceived{
+        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, SharedBytes()}});
   };
   feed(Begin{});
   for (Exchange at = 0; at < 100; ++at) {
@@ -282,13 +285,14 @@ class LateMessages {
       : topology_(*topologies::Topology::make({.spec = topology, .nodes = 4})),
         machine_(options(loss_safe), *topology_, 0, std::vector<std::string>(4, "node"), 0,
                  TimePoint{}) {
-    for (const Member member : {1U, 2U, 3U}) act(Told{member, 0, true, {}});
+    for (const Member member : {1U, 2U, 3U}) act(HelloReceived{member, 0, true, {}});
     act(Begin{});
     act(Trained{});
   }
 
   void come(Member from, Exchange exchange) {
-    act(Came{{from, {.kind = protocol::Parcel::Kind::kMix, .exchange = exchange}, {}}});
+    act(MessageReceived{
+        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = exchange}, {}}});
   }
   // Nobody who has not come is waited for any more; then trains for the next exchange.
   void next() {
@@ -305,7 +309,7 @@ class LateMessages {
   // Of this exchange's inbox, of this sender: the exchange whose message it was.
   std::optional<Exchange> mixed(Exchange at, Member from) const {
     for (std::size_t i = 0; i < mixes_[at].size(); ++i) {
-      if (mixes_[at][i] && mixes_[at][i]->from == from) return mixes_[at][i]->parcel.exchange;
+      if (mixes_[at][i] && mixes_[at][i]->from == from) return mixes_[at][i]->transfer.exchange;
     }
     return std::nullopt;
   }

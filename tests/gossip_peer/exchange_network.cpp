@@ -85,7 +85,8 @@ void ExchangeNetwork::kill(Member member, double away, Exchange age) {
 
 void ExchangeNetwork::lie(Member member, Exchange claim) {
   for (Member other = 0; other < nodes_.size(); ++other) {
-    if (other != member) send(member, other, Told{member, claim, true, {.quorum_seconds = 3600}});
+    if (other != member)
+      send(member, other, HelloReceived{member, claim, true, {.quorum_seconds = 3600}});
   }
 }
 
@@ -145,7 +146,7 @@ void ExchangeNetwork::forget_mixed(Member member) {
   });
 }
 
-// A hello each way, then what was sent lately once more, as a course does it.
+// A hello each way, then what was sent lately once more, as a protocol does it.
 void ExchangeNetwork::connect(Member a, Member b) {
   after(drawn(0.05), [this, a, b] {
     if (!nodes_[a].linked && nodes_[b].machine) on(b, LinkDown{a});
@@ -158,8 +159,8 @@ void ExchangeNetwork::connect(Member a, Member b) {
 }
 
 void ExchangeNetwork::tell(Member from, Member to) {
-  send(from, to, Told{from, exchange(from), true, support(from)});
-  for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, Came{arrival});
+  send(from, to, HelloReceived{from, exchange(from), true, support(from)});
+  for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, MessageReceived{arrival});
   later(from, 0, LinkUp{to});
 }
 
@@ -172,7 +173,8 @@ void ExchangeNetwork::later(Member member, double seconds, Event event) {
 }
 
 void ExchangeNetwork::send(Member from, Member to, const Event& event) {
-  if (world_.loss > 0 && !std::holds_alternative<Told>(event) && rng_.uniform() < world_.loss)
+  if (world_.loss > 0 && !std::holds_alternative<HelloReceived>(event) &&
+      rng_.uniform() < world_.loss)
     return;
   TimePoint when = is_cut(from, to) ? healed_ : queue_.now();
   when += from_seconds(-world_.latency * std::log1p(-rng_.uniform()));
@@ -181,12 +183,12 @@ void ExchangeNetwork::send(Member from, Member to, const Event& event) {
   const std::pair<Member, Member> pair = std::minmax(from, to);
   queue_.schedule(when, [this, from, to, pair, link = link_[pair], event] {
     if (link_[pair] != link || !nodes_[to].machine) return;
-    const auto* came = std::get_if<Came>(&event);
-    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.parcel.exchange)) {
+    const auto* came = std::get_if<MessageReceived>(&event);
+    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.transfer.exchange)) {
       on(to, event);
     } else {
-      on(to, Overheard{came->arrival.from, came->arrival.parcel.exchange,
-                       came->arrival.parcel.support});
+      on(to, MessageUnused{came->arrival.from, came->arrival.transfer.exchange,
+                           came->arrival.transfer.support});
     }
   });
 }
@@ -240,18 +242,18 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
 }
 
 void ExchangeNetwork::perform(Member self, const Announce& announce) {
-  protocol::Parcel parcel;
-  parcel.exchange = announce.exchange;
-  parcel.era = announce.era;
-  parcel.attempt = announce.next_era;
-  parcel.support = support(self);
+  protocol::VectorTransfer transfer;
+  transfer.exchange = announce.exchange;
+  transfer.era = announce.era;
+  transfer.attempt = announce.next_era;
+  transfer.support = support(self);
   auto& sent = nodes_[self].sent[announce.to];
   while (!sent.empty() &&
-         sent.front().parcel.exchange + world_.options.resent < announce.exchange) {
+         sent.front().transfer.exchange + world_.options.resent < announce.exchange) {
     sent.pop_front();
   }
-  sent.push_back({self, parcel, {}});
-  if (nodes_[announce.to].machine) send(self, announce.to, Came{sent.back()});
+  sent.push_back({self, transfer, {}});
+  if (nodes_[announce.to].machine) send(self, announce.to, MessageReceived{sent.back()});
 }
 
 void ExchangeNetwork::perform(Member self, const Mix& mix) {
@@ -265,7 +267,7 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
     longest_silence_ = std::max(longest_silence_, silent);
     if (!mix.inbox[i]) continue;
     ++filled_entries_;
-    const Exchange of = mix.inbox[i]->parcel.exchange;
+    const Exchange of = mix.inbox[i]->transfer.exchange;
     const Exchange late_max = world_.options.loss_safe ? kLateExchangesMax : 0;
     Exchange& mixed = mixed_[{senders[i].node, self}];
     const bool right = mix.inbox[i]->from == senders[i].node && of <= mix.exchange &&

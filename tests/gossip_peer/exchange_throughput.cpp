@@ -16,8 +16,8 @@
 namespace starling::gossip {
 namespace {
 
-using protocol::Parcel;
 using protocol::ReduceNote;
+using protocol::VectorTransfer;
 using testing::Figures;
 
 constexpr std::size_t kModelBytes = 4 << 20;
@@ -65,8 +65,8 @@ class Peer {
             .on_up = [this](Member, const protocol::PeerHello&) { begin(); },
             .on_down = [this](Member, const Error&) { alive_.cancel(); },
             .on_message = [this](Member, const protocol::Envelope&) { other_is_done(); },
-            .check = [](Member, const Parcel&) -> Result<void> { return {}; },
-            .on_parcel = [this](Member, const ParcelFlow::Whole&) { take(); }};
+            .check = [](Member, const VectorTransfer&) -> Result<void> { return {}; },
+            .on_transfer = [this](Member, const TransferFlow::Whole&) { take(); }};
   }
 
   void begin() {
@@ -76,11 +76,12 @@ class Peer {
   }
 
   void send() {
-    const Parcel parcel{.kind = part_.in_step ? Parcel::Kind::kMix : Parcel::Kind::kPush,
-                        .epoch = kEpoch,
-                        .exchange = sent_++,
-                        .first = kModelBytes / sizeof(float)};
-    links_.send_parcel(other_, parcel, model_, ParcelFlow::Urgency::kNow);
+    const VectorTransfer transfer{
+        .kind = part_.in_step ? VectorTransfer::Kind::kMix : VectorTransfer::Kind::kPush,
+        .epoch = kEpoch,
+        .exchange = sent_++,
+        .first = kModelBytes / sizeof(float)};
+    links_.send_transfer(other_, transfer, model_, TransferFlow::Urgency::kNow);
   }
 
   void take() {

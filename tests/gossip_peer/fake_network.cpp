@@ -40,27 +40,28 @@ FakeNetwork::FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed)
   }
 }
 
-void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes data) {
-  EXPECT_EQ(data.size(), gossip::payload_bytes(parcel));
+void FakeNetwork::Peer::send(Member to, protocol::VectorTransfer transfer, SharedBytes data) {
+  EXPECT_EQ(data.size(), gossip::payload_bytes(transfer));
   if (!network_.link(self_, to).up) return;
-  if (network_.on_send) network_.on_send(self_, to, parcel);
-  parcel.epoch = 1;
+  if (network_.on_send) network_.on_send(self_, to, transfer);
+  transfer.epoch = 1;
   if (network_.falsify) data = network_.falsify(self_, std::move(data));
-  carry(to, [from = self_, parcel, data](gossip::Course& receiver) {
-    if (receiver.judge(from, parcel)) {
-      receiver.take(from, {parcel, data});
+  carry(to, [from = self_, transfer, data](gossip::TrainingProtocol& receiver) {
+    if (receiver.check(from, transfer)) {
+      receiver.take(from, {transfer, data});
     } else {
-      receiver.overheard(from, parcel);
+      receiver.take_unused(from, transfer);
     }
   });
 }
 
 void FakeNetwork::Peer::send(Member to, protocol::ReduceNote note) {
   note.epoch = 1;
-  carry(to, [from = self_, note](gossip::Course& receiver) { receiver.take(from, note); });
+  carry(to,
+        [from = self_, note](gossip::TrainingProtocol& receiver) { receiver.take(from, note); });
 }
 
-void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> arrive) {
+void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::TrainingProtocol&)> arrive) {
   Link& link = network_.link(self_, to);
   if (!link.up) return;
   const Duration latency = from_seconds(network_.rng.uniform(0.001, 0.01));
@@ -71,14 +72,15 @@ void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> ar
               [this, to, arrive = std::move(arrive), generation = link.generation, epoch = run] {
                 const Link& then = network_.link(self_, to);
                 const Peer& receiver = *network_.peers[to];
-                if (!then.up || then.generation != generation || receiver.course == nullptr) return;
-                if (receiver.run == epoch && !receiver.is_leaving()) arrive(*receiver.course);
+                if (!then.up || then.generation != generation || receiver.training == nullptr)
+                  return;
+                if (receiver.run == epoch && !receiver.is_leaving()) arrive(*receiver.training);
               });
 }
 
 void FakeNetwork::Peer::advanced() {
   ++advances;
-  if (const auto model = course->model()) mixed.assign(model->begin(), model->end());
+  if (const auto model = training->model()) mixed.assign(model->begin(), model->end());
 }
 
 void FakeNetwork::Peer::compute(std::function<void()> work, std::function<void()> done) {
@@ -96,9 +98,9 @@ void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& 
   work();
   ++computations;
   const auto ended = [this, done = std::move(done), mine = life] {
-    if (mine != life || !course) return;
+    if (mine != life || !training) return;
     done();
-    if (is_leaving() && !course->is_computing()) network_.adopt(self_);
+    if (is_leaving() && !training->is_computing()) network_.adopt(self_);
   };
   const double factor = network_.rng.uniform(0.5, 1.5);
   network_.at(network_.now + from_seconds(factor * to_seconds(mean)), ended);
@@ -114,10 +116,10 @@ void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
 void FakeNetwork::Peer::answer_copy(const std::vector<Member>& donors, std::uint64_t mine,
                                     int tries_left) {
   const auto answer = [this, donors, mine, tries_left] {
-    if (mine != life || !course) return;
+    if (mine != life || !training) return;
     bool computes = false;
     for (const Member donor : donors) {
-      const gossip::Course* const other = network_.peers[donor]->course.get();
+      const gossip::TrainingProtocol* const other = network_.peers[donor]->training.get();
       if (other == nullptr || !network_.link(donor, self_).up) continue;
       if (!other->model()) {
         computes = computes || other->is_computing();
@@ -129,39 +131,39 @@ void FakeNetwork::Peer::answer_copy(const std::vector<Member>& donors, std::uint
       // Of means, one that rests on as much as ours does may since be of few for an exchange or
       // two.
       const protocol::Support theirs = other->support();
-      const bool rests_on_less = theirs.backed == 0 || theirs.backed < course->support().backed;
+      const bool rests_on_less = theirs.backed == 0 || theirs.backed < training->support().backed;
       if (theirs.minority && rests_on_less) ++minorities_taken;
-      return course->copied({other->support().backed, other->progress().exchange}, kept);
+      return training->copied({other->support().backed, other->progress().exchange}, kept);
     }
     if (computes && tries_left > 0) return answer_copy(donors, mine, tries_left - 1);
-    course->not_copied();
+    training->not_copied();
   };
   network_.at(network_.now + std::chrono::milliseconds(5), answer);
 }
 
 void FakeNetwork::start(Member member, std::uint32_t incarnation,
-                        std::optional<gossip::CourseStart> start) {
+                        std::optional<gossip::ProtocolStart> start) {
   Peer& peer = *peers[member];
   ++peer.life;
   if (!start) {
     const auto initial = run.initial.values();
-    start = gossip::CourseStart{.model = {initial.begin(), initial.end()}};
+    start = gossip::ProtocolStart{.model = {initial.begin(), initial.end()}};
   }
   start->incarnation = incarnation;
   const std::uint64_t step = run.options.schedule().after(start->exchange);
   peer.local = std::make_unique<gossip::LocalSteps>(run, experiment.parts[member], member, step);
   peer.trained_before = 0;
-  make_course(member, std::move(*start));
+  make_protocol(member, std::move(*start));
 }
 
-void FakeNetwork::make_course(Member member, gossip::CourseStart start) {
+void FakeNetwork::make_protocol(Member member, gossip::ProtocolStart start) {
   Peer& peer = *peers[member];
   peer.run = run_now_;
-  gossip::CoursePlace place{.self = member, .names = {}, .absent = absent};
+  gossip::ProtocolPlace place{.self = member, .names = {}, .absent = absent};
   for (std::size_t i = 0; i < peers.size(); ++i) place.names.push_back(fmt::format("node-{}", i));
-  peer.course = gossip::make_course(*peer.run, *peer.local, peer, std::move(place), patience,
-                                    std::move(start));
-  peer.course->begin();
+  peer.training = gossip::make_protocol(*peer.run, *peer.local, peer, std::move(place), patience,
+                                        std::move(start));
+  peer.training->begin();
 }
 
 // --- epochs -------------------------------------------------------------------------------------
@@ -173,32 +175,32 @@ void FakeNetwork::join_without_starting() {
   run_now_ = later_runs_.back().get();
   absent.insert(newcomer);
   for (Member member = 0; member < newcomer; ++member) {
-    const auto& course = peers[member]->course;
-    if (course && !course->is_computing()) adopt(member);
+    const auto& training = peers[member]->training;
+    if (training && !training->is_computing()) adopt(member);
   }
 }
 
 // As PeerNode: what was computed goes on; those who are in this epoch already greet each other.
 void FakeNetwork::adopt(Member member) {
   Peer& peer = *peers[member];
-  gossip::CourseStart start{.exchange = peer.course->progress().exchange,
-                            .support = peer.course->support(),
-                            .incarnation = static_cast<std::uint32_t>(rng.next_u64()) | 1U};
-  const auto model = peer.course->model();
+  gossip::ProtocolStart start{.exchange = peer.training->progress().exchange,
+                              .support = peer.training->support(),
+                              .incarnation = static_cast<std::uint32_t>(rng.next_u64()) | 1U};
+  const auto model = peer.training->model();
   start.model.assign(model->begin(), model->end());
   peer.trained_before = trained(member);
-  if (auto former = peer.course->hand_over()) {
+  if (auto former = peer.training->hand_over()) {
     start.exchange = former->exchange;
     start.former = std::make_shared<gossip::Handover>(std::move(*former));
   }
   ++peer.life;
-  make_course(member, std::move(start));
+  make_protocol(member, std::move(start));
   for (Member other = 0; other < peers.size(); ++other) {
     if (!link(member, other).up || peers[other]->run != run_now_) continue;
     const auto greet = [this](Member from, Member to) {
       at(now + std::chrono::milliseconds(5), [this, from, to, epoch = run_now_] {
         const bool together = peers[from]->run == epoch && peers[to]->run == epoch;
-        if (together && epoch == run_now_) peers[to]->course->told(from, hello_of(from));
+        if (together && epoch == run_now_) peers[to]->training->take_hello(from, hello_of(from));
       });
     };
     greet(member, other);
@@ -208,31 +210,31 @@ void FakeNetwork::adopt(Member member) {
 
 std::uint64_t FakeNetwork::trained(Member member) const {
   const Peer& peer = *peers[member];
-  return peer.trained_before + (peer.course ? peer.course->progress().loss_steps : 0);
+  return peer.trained_before + (peer.training ? peer.training->progress().loss_steps : 0);
 }
 
 void FakeNetwork::stop(Member member) {
   for (Member other = 0; other < peers.size(); ++other) cut(member, other);
   ++peers[member]->life;
-  peers[member]->course.reset();
+  peers[member]->training.reset();
 }
 
 protocol::PeerHello FakeNetwork::hello_of(Member member) const {
   return protocol::PeerHello{.epoch = 1,
-                             .exchange = peers[member]->course->progress().exchange,
+                             .exchange = peers[member]->training->progress().exchange,
                              .begun = true,
-                             .support = peers[member]->course->support()};
+                             .support = peers[member]->training->support()};
 }
 
 void FakeNetwork::connect(Member a, Member b) {
-  if (a == b || link(a, b).up || !peers[a]->course || !peers[b]->course) return;
+  if (a == b || link(a, b).up || !peers[a]->training || !peers[b]->training) return;
   for (Link* direction : {&link(a, b), &link(b, a)}) {
     ++direction->generation;
     direction->up = true;
     direction->busy_until = now;
   }
-  peers[a]->course->told(b, hello_of(b));
-  peers[b]->course->told(a, hello_of(a));
+  peers[a]->training->take_hello(b, hello_of(b));
+  peers[b]->training->take_hello(a, hello_of(a));
 }
 
 void FakeNetwork::connect_all() {
@@ -244,8 +246,8 @@ void FakeNetwork::connect_all() {
 void FakeNetwork::cut(Member a, Member b) {
   if (!link(a, b).up) return;
   link(a, b).up = link(b, a).up = false;
-  if (peers[a]->course) peers[a]->course->link_lost(b);
-  if (peers[b]->course) peers[b]->course->link_lost(a);
+  if (peers[a]->training) peers[a]->training->link_lost(b);
+  if (peers[b]->training) peers[b]->training->link_lost(a);
 }
 
 void FakeNetwork::pull(const std::set<Member>& members, Duration away) {
@@ -253,7 +255,7 @@ void FakeNetwork::pull(const std::set<Member>& members, Duration away) {
   plugged_in_ = now + away;
   const auto tell = [this](Member self, Member other, Duration delay, bool reachable) {
     at(now + delay, [this, self, other, reachable] {
-      if (peers[self]->course) peers[self]->course->reach(other, reachable);
+      if (peers[self]->training) peers[self]->training->reach(other, reachable);
     });
   };
   for (Member a = 0; a < peers.size(); ++a) {
@@ -275,14 +277,14 @@ bool FakeNetwork::advance() {
   Peer* due = nullptr;
   std::optional<TimePoint> deadline;
   for (const auto& peer : peers) {
-    const auto next = peer->course ? peer->course->next_deadline() : std::nullopt;
+    const auto next = peer->training ? peer->training->next_deadline() : std::nullopt;
     if (!next || (deadline && *deadline <= *next)) continue;
     deadline = next;
     due = peer.get();
   }
   if (deadline && (events_.empty() || *deadline <= events_.begin()->first)) {
     now = std::max(now, *deadline);
-    due->course->tick();
+    due->training->tick();
     return true;
   }
   if (events_.empty()) return false;

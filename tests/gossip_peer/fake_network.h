@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Courses without sockets, threads or clocks: links that come and go in virtual time, and all that
-// is sent over one arrives in order or dies with it. The same seed gives the same run.
+// protocols without sockets, threads or clocks: links that come and go in virtual time, and all
+// that is sent over one arrives in order or dies with it. The same seed gives the same run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 #include "core/base/rng.h"
 #include "gossip/peer/local_steps.h"
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 #include "gossip/simulation/experiment.h"
 
 namespace starling::testing {
@@ -26,12 +26,12 @@ class FakeNetwork {
  public:
   using Member = protocol::Member;
 
-  class Peer final : public gossip::CourseHost {
+  class Peer final : public gossip::ProtocolHost {
    public:
     Peer(FakeNetwork& network, Member self) : network_(network), self_(self) {}
 
     TimePoint now() const override { return network_.now; }
-    void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
+    void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) override;
     void send(Member to, protocol::ReduceNote note) override;
     void compute(std::function<void()> work, std::function<void()> done) override;
     void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
@@ -43,7 +43,7 @@ class FakeNetwork {
     void failed(Error error) override { failure = std::move(error); }
 
     std::unique_ptr<gossip::LocalSteps> local;
-    std::unique_ptr<gossip::Course> course;  // null: not running
+    std::unique_ptr<gossip::TrainingProtocol> training;  // null: not running
     std::uint64_t life = 0;
     Duration phase = std::chrono::milliseconds(10);  // on average
     std::optional<Duration> mixing;                  // and all that is no training; none: phase
@@ -62,7 +62,7 @@ class FakeNetwork {
    private:
     friend class FakeNetwork;
     void answer_copy(const std::vector<Member>& donors, std::uint64_t mine, int tries_left);
-    void carry(Member to, std::function<void(gossip::Course&)> arrive);
+    void carry(Member to, std::function<void(gossip::TrainingProtocol&)> arrive);
     void compute_for(Duration mean, const std::function<void()>& work, std::function<void()> done);
 
     FakeNetwork& network_;
@@ -73,7 +73,7 @@ class FakeNetwork {
 
   // A process with this incarnation; without a start, from the initial model. Not linked yet.
   void start(Member member, std::uint32_t incarnation,
-             std::optional<gossip::CourseStart> start = std::nullopt);
+             std::optional<gossip::ProtocolStart> start = std::nullopt);
   void stop(Member member);  // at once, and its links with it
   void connect(Member a, Member b);
   void connect_all();  // all that run
@@ -100,10 +100,10 @@ class FakeNetwork {
   Rng rng;
   TimePoint now{};
   std::vector<std::unique_ptr<Peer>> peers;
-  gossip::CoursePatience patience;
+  gossip::ProtocolPatience patience;
   std::set<Member> absent;  // as whoever is started next is told
   // Sees all that is sent over a link that is up.
-  std::function<void(Member from, Member to, const protocol::Parcel&)> on_send;
+  std::function<void(Member from, Member to, const protocol::VectorTransfer&)> on_send;
   // Where set: what is sent instead of the data.
   std::function<SharedBytes(Member from, SharedBytes data)> falsify;
 
@@ -114,7 +114,7 @@ class FakeNetwork {
     TimePoint busy_until{};  // of what was sent last
   };
   Link& link(Member from, Member to) { return links_[{from, to}]; }
-  void make_course(Member member, gossip::CourseStart start);
+  void make_protocol(Member member, gossip::ProtocolStart start);
   protocol::PeerHello hello_of(Member member) const;
   void adopt(Member member);
 

@@ -22,8 +22,8 @@ namespace {
 using identity::CertificateAuthority;
 using identity::Credentials;
 using identity::Role;
-using protocol::Parcel;
 using protocol::PeerHello;
+using protocol::VectorTransfer;
 using starling::testing::PeerCluster;
 using starling::testing::RawListener;
 using starling::testing::RawSocket;
@@ -264,7 +264,7 @@ std::vector<std::string> garbage() {
       frame(999, ""),
       frame(65535, std::string(64, 'A')),
       frame(0, ""),
-      std::string("\xff\xff\xff\xff\xff\xff\x16\x00", 8),  // 4 GiB of parcel
+      std::string("\xff\xff\xff\xff\xff\xff\x16\x00", 8),  // 4 GiB of transfer
       frame(PeerHello{.version_min = 7, .version_max = 9}),
       frame(protocol::RosterAsk{.epoch = 9, .offset = 100'000}),
       frame(protocol::RosterPart{.epoch = 1ULL << 52, .total = 60'000}, 60'000),
@@ -297,18 +297,19 @@ std::vector<std::string> garbage() {
     }
   }
   for (const auto kind :
-       {Parcel::Kind::kMix, Parcel::Kind::kPush, Parcel::Kind::kRequest, Parcel::Kind::kReply,
-        Parcel::Kind::kReduce, Parcel::Kind::kColumns, Parcel::Kind::kModel}) {
+       {VectorTransfer::Kind::kMix, VectorTransfer::Kind::kPush, VectorTransfer::Kind::kRequest,
+        VectorTransfer::Kind::kReply, VectorTransfer::Kind::kReduce, VectorTransfer::Kind::kColumns,
+        VectorTransfer::Kind::kModel}) {
     for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
-      const Parcel parcel{.transfer = TaskId(5),
-                          .kind = kind,
-                          .epoch = 1,
-                          .exchange = 3,
-                          .era = 1U << 31,
-                          .attempt = 1,
-                          .first = floats};
+      const VectorTransfer transfer{.transfer = TaskId(5),
+                                    .kind = kind,
+                                    .epoch = 1,
+                                    .exchange = 3,
+                                    .era = 1U << 31,
+                                    .attempt = 1,
+                                    .first = floats};
       const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(4 * floats, 60'000));
-      all.push_back(frame(parcel) + frame(protocol::Chunk{TaskId(5), 0}, bytes));
+      all.push_back(frame(transfer) + frame(protocol::Chunk{TaskId(5), 0}, bytes));
     }
   }
   return all;
@@ -316,7 +317,7 @@ std::vector<std::string> garbage() {
 
 TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
   PeerCluster cluster(testing::small_network_of_steps(1'000'000, "ring", 4), true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
   cluster.peers[3]->port = 1;  // nobody is there; it dials
   cluster.publish(cluster.roster(1));
@@ -358,7 +359,7 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
 class AHostileMember : public ::testing::Test {
  protected:
   void begin() {
-    cluster.hurry();
+    cluster.shorten_timeouts();
     for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
     cluster.peers[3]->port = 1;  // nobody is there; it dials
     cluster.publish(cluster.roster(1));
@@ -433,12 +434,12 @@ TEST_F(AHostileMember, ThatClaimsAnExchangeFarAwayMovesNobody) {
   for (const protocol::Exchange claim :
        {protocol::Exchange{1} << 60, protocol::Exchange{999'999}}) {
     for (const std::size_t to : {0U, 1U, 2U}) {
-      const std::string parcel = frame(Parcel{.transfer = TaskId(5),
-                                              .kind = Parcel::Kind::kMix,
-                                              .epoch = 1,
-                                              .exchange = claim,
-                                              .first = 1});
-      say(to, hello(claim) + hello(claim) + parcel + bye);
+      const std::string transfer = frame(VectorTransfer{.transfer = TaskId(5),
+                                                        .kind = VectorTransfer::Kind::kMix,
+                                                        .epoch = 1,
+                                                        .exchange = claim,
+                                                        .first = 1});
+      say(to, hello(claim) + hello(claim) + transfer + bye);
     }
   }
   expect_that_three_train_on();
@@ -457,7 +458,7 @@ TEST_F(AHostileMember, ThatIsNoNeighbourIsNotGivenTheModel) {
   for (int i = 0; i < 500; ++i) pings += frame(protocol::Ping{1});
   const std::string answer = say(1, hello(1'000'000) + ask + ask + pings + ask + pings + bye);
   EXPECT_GT(count(answer, wire::FrameType::kPong), 500U) << "the first questions were read";
-  EXPECT_EQ(count(answer, wire::FrameType::kParcel), 0U);
+  EXPECT_EQ(count(answer, wire::FrameType::kVectorTransfer), 0U);
   expect_that_three_train_on();
 }
 

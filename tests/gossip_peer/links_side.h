@@ -29,10 +29,12 @@ struct Side {
                               const Error& error) { downs.emplace_back(error.code()); },
             .on_message = [this](protocol::Member,
                                  const protocol::Envelope& e) { messages.push_back(e.message); },
-            .check = [](protocol::Member, const protocol::Parcel&) -> Result<void> { return {}; },
-            .on_parcel =
-                [this](protocol::Member from, gossip::ParcelFlow::Whole whole) {
-                  parcels.emplace_back(from, whole);
+            .check = [](protocol::Member, const protocol::VectorTransfer&) -> Result<void> {
+              return {};
+            },
+            .on_transfer =
+                [this](protocol::Member from, gossip::TransferFlow::Whole whole) {
+                  transfers.emplace_back(from, whole);
                 }},
         std::move(carrier), Rng({.seed = index + 1, .purpose = Purpose::kBackoff}));
   }
@@ -44,7 +46,7 @@ struct Side {
   std::vector<protocol::Member> ups;
   std::vector<std::string> downs;
   std::vector<protocol::Message> messages;
-  std::vector<std::pair<protocol::Member, gossip::ParcelFlow::Whole>> parcels;
+  std::vector<std::pair<protocol::Member, gossip::TransferFlow::Whole>> transfers;
   std::unique_ptr<gossip::PeerLinks> links;
 };
 

@@ -56,7 +56,8 @@ class MachineBench {
   }
   void give(const identity::SignedRoster& roster,
             gossip::peer::Source source = gossip::peer::Source::kIssuer) {
-    feed(gossip::peer::RosterCame{std::make_shared<const identity::SignedRoster>(roster), source});
+    feed(gossip::peer::RosterReceived{std::make_shared<const identity::SignedRoster>(roster),
+                                      source});
   }
   void pass(Duration time) {
     now += time;
@@ -75,20 +76,20 @@ class MachineBench {
     feed(gossip::peer::Computed{next.session});
   }
   void hear(Member from, protocol::Message message) {
-    feed(gossip::peer::MessageCame{from, {std::move(message), {}}});
+    feed(gossip::peer::MessageReceived{from, {std::move(message), {}}});
   }
   // A neighbour's message of this exchange.
   void hear_model(Member from, protocol::Exchange exchange, float value = 0,
                   protocol::Support support = {}) {
     const std::size_t size = world.experiment.parameters();
-    protocol::Parcel parcel{.kind = protocol::Parcel::Kind::kMix,
-                            .epoch = machine.roster()->epoch,
-                            .exchange = exchange,
-                            .first = size,
-                            .support = support};
+    protocol::VectorTransfer transfer{.kind = protocol::VectorTransfer::Kind::kMix,
+                                      .epoch = machine.roster()->epoch,
+                                      .exchange = exchange,
+                                      .first = size,
+                                      .support = support};
     const std::vector<float> values(size, value);
-    feed(gossip::peer::ParcelCame{
-        from, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
+    feed(gossip::peer::TransferReceived{
+        from, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
   }
   protocol::PeerHello hello_of(protocol::Exchange exchange, bool begun = true) const {
     return {.epoch = machine.roster()->epoch, .exchange = exchange, .begun = begun};
@@ -112,10 +113,10 @@ class MachineBench {
     }
     return found;
   }
-  std::vector<gossip::peer::SendParcel> parcels(protocol::Parcel::Kind kind) const {
-    std::vector<gossip::peer::SendParcel> found;
-    for (const auto& send : of<gossip::peer::SendParcel>()) {
-      if (send.parcel.kind == kind) found.push_back(send);
+  std::vector<gossip::peer::SendTransfer> transfers(protocol::VectorTransfer::Kind kind) const {
+    std::vector<gossip::peer::SendTransfer> found;
+    for (const auto& send : of<gossip::peer::SendTransfer>()) {
+      if (send.transfer.kind == kind) found.push_back(send);
     }
     return found;
   }

@@ -18,9 +18,9 @@ constexpr protocol::Member kRunning = 8;
 constexpr Duration kWindow = 30s;
 
 protocol::Exchange slowest(const FakeNetwork& net) {
-  protocol::Exchange least = net.peers.front()->course->progress().exchange;
+  protocol::Exchange least = net.peers.front()->training->progress().exchange;
   for (protocol::Member member = 1; member < kRunning; ++member) {
-    least = std::min(least, net.peers[member]->course->progress().exchange);
+    least = std::min(least, net.peers[member]->training->progress().exchange);
   }
   return least;
 }
@@ -62,7 +62,7 @@ TEST_P(Onboarding, AJoinASecondLeavesHalfOfTheCalmPace) {
     const protocol::Exchange joining = exchanges_in(net, kWindow);
     EXPECT_GE(2 * joining, calm) << "local phases of " << to_seconds(phase) << " s";
     for (protocol::Member member = 0; member < kRunning; ++member) {
-      EXPECT_LE(net.trained(member), net.peers[member]->course->progress().step + 1) << member;
+      EXPECT_LE(net.trained(member), net.peers[member]->training->progress().step + 1) << member;
     }
   }
 }

@@ -64,7 +64,7 @@ PeerCluster::~PeerCluster() {
   }
 }
 
-void PeerCluster::hurry() {
+void PeerCluster::shorten_timeouts() {
   options.patience_min = std::chrono::milliseconds(300);
   options.patience_max = std::chrono::seconds(2);
 }
@@ -86,9 +86,10 @@ void PeerCluster::start(std::size_t index) {
                 peer.trained += report.loss_steps;
               },
           .hand_in =
-              [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
+              [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.models.emplace_back(parcel, std::vector<float>(floats, floats + parcel.first));
+                peer.models.emplace_back(transfer,
+                                         std::vector<float>(floats, floats + transfer.first));
                 peer.step_known.push_back(peer.last ? peer.last->step : 0);
               }},
       relay ? relay(peer.name) : gossip::RelayLine::Carrier());

@@ -33,8 +33,8 @@ class PeerCluster {
     std::unique_ptr<gossip::PeerNode> node;  // null: not running
     std::uint16_t port = 0;
     std::optional<protocol::PeerReport> last;
-    std::uint64_t trained = 0;                                            // steps, by all reports
-    std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
+    std::uint64_t trained = 0;  // steps, by all reports
+    std::vector<std::pair<protocol::VectorTransfer, std::vector<float>>> models;  // handed in
     std::vector<std::uint64_t> step_known;  // of each of them: the step last reported before
   };
 
@@ -56,7 +56,7 @@ class PeerCluster {
   ~PeerCluster();
 
   // Peers that start from now on do not wait long for who is gone.
-  void hurry();
+  void shorten_timeouts();
   // With the port of its former life, if it had one.
   void start(std::size_t index);
   void stop(std::size_t index);  // in good order

@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using peer::Source;
-using protocol::Parcel;
 using protocol::PeerHello;
+using protocol::VectorTransfer;
 using starling::testing::MachineBench;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
@@ -96,12 +96,13 @@ TEST(PeerMachine, ANewerRosterWaitsForTheLocalPhaseAtWork) {
   EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
   EXPECT_EQ(peer.machine.hello().epoch, 2U);
   EXPECT_FALSE(peer.machine.hello().begun) << "it is in no run of that roster";
-  EXPECT_FALSE(peer.machine.check(1, {.kind = Parcel::Kind::kMix, .epoch = 1, .exchange = 0}));
+  EXPECT_FALSE(
+      peer.machine.check(1, {.kind = VectorTransfer::Kind::kMix, .epoch = 1, .exchange = 0}));
   // Members are those of the next epoch, of which the session knows nothing.
   peer.clear();
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 4});
   peer.tick(5s);
-  EXPECT_THAT(peer.of<peer::SendParcel>(), IsEmpty());
+  EXPECT_THAT(peer.of<peer::SendTransfer>(), IsEmpty());
   EXPECT_THAT(peer.of<peer::Reach>(), IsEmpty());
   peer.compute();
   ASSERT_THAT(peer.of<peer::Prepare>(), SizeIs(1));
@@ -109,10 +110,10 @@ TEST(PeerMachine, ANewerRosterWaitsForTheLocalPhaseAtWork) {
   while (!peer.computations.empty()) peer.compute();
   EXPECT_EQ(peer.trainings, 1);
   EXPECT_EQ(peer.local_steps_made, 1) << "the order of batches continues";
-  const auto messages = peer.parcels(Parcel::Kind::kMix);
+  const auto messages = peer.transfers(VectorTransfer::Kind::kMix);
   ASSERT_THAT(messages, SizeIs(2));
-  EXPECT_EQ(messages[0].parcel.epoch, 2U);
-  EXPECT_EQ(messages[0].parcel.exchange, 0U);
+  EXPECT_EQ(messages[0].transfer.epoch, 2U);
+  EXPECT_EQ(messages[0].transfer.exchange, 0U);
 }
 
 // Where the model of the phase is that of a session that ends, nothing is trained in it any more.
@@ -160,7 +161,7 @@ TEST(PeerMachine, ARosterPassesFromPeerToPeer) {
   const auto next = peer.world.roster(2);
   const auto ask = issuer::ask_for_newer(peer.machine.roster().get());
   for (const auto& part : issuer::roster_parts(next, ask)) {
-    peer.feed(peer::MessageCame{1, part});
+    peer.feed(peer::MessageReceived{1, part});
   }
   EXPECT_EQ(peer.machine.roster()->epoch, 2U);
   peer.clear();
@@ -340,9 +341,9 @@ TEST(PeerMachine, GoesOnFromItsCheckpoint) {
   EXPECT_TRUE(peer.said("goes on from exchange 7"));
   EXPECT_GE(peer.machine.hello().support.quorum_seconds, 9U);
   peer.compute();
-  const auto sent = peer.parcels(Parcel::Kind::kMix);
+  const auto sent = peer.transfers(VectorTransfer::Kind::kMix);
   ASSERT_THAT(sent, SizeIs(2));
-  EXPECT_EQ(sent[0].parcel.exchange, 7U);
+  EXPECT_EQ(sent[0].transfer.exchange, 7U);
   EXPECT_EQ(to_bytes(sent[0].data.view()), to_bytes(as_bytes(std::span(model))));
 }
 
@@ -358,7 +359,7 @@ TEST(PeerMachine, AnotherRunsCheckpointIsNotUsed) {
 // The weight that one epoch's checkpoint was kept with means nothing in another.
 TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
   const auto weight_of = [](const EpochSession& session) {
-    const Bytes state = session.course().state();
+    const Bytes state = session.training().state();
     return load_little<std::uint64_t>(state.data() + state.size() - sizeof(std::uint64_t));
   };
   MachineBench before(without_learning("push-sum"));
@@ -366,9 +367,9 @@ TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
   before.give(before.world.roster(1));
   before.tick(61s);
   for (const protocol::Member member : {1, 2}) {  // it learns of an incarnation, so it pushes
-    Parcel parcel{.kind = Parcel::Kind::kPush, .epoch = 1};
-    parcel.era = 77;
-    before.feed(peer::ParcelCame{member, {parcel, {}}});
+    VectorTransfer transfer{.kind = VectorTransfer::Kind::kPush, .epoch = 1};
+    transfer.era = 77;
+    before.feed(peer::TransferReceived{member, {transfer, {}}});
   }
   before.compute();
   before.clear();
@@ -440,17 +441,17 @@ TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
   EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes without them";
 }
 
-// Failure detection has deadlines of its own, which must not stand in for those of the course.
-TEST(PeerMachine, IsCalledWhenItsCourseIsDue) {
+// Failure detection has deadlines of its own, which must not stand in for those of the protocol.
+TEST(PeerMachine, IsCalledWhenItsProtocolIsDue) {
   MachineBench peer;
   peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
   peer.give(peer.world.roster(1));
   for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
   peer.compute();
   for (int i = 0; i < 20 && peer.state() == "waiting"; ++i) {
-    const auto of_course = peer.machine.session()->course().next_deadline();
-    ASSERT_TRUE(of_course);
-    ASSERT_LE(*peer.machine.next_deadline(), *of_course);
+    const auto of_training = peer.machine.session()->training().next_deadline();
+    ASSERT_TRUE(of_training);
+    ASSERT_LE(*peer.machine.next_deadline(), *of_training);
     peer.tick(*peer.machine.next_deadline() - peer.now);
   }
 }
@@ -499,19 +500,20 @@ TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
   }
   peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size + 1});
   peer.hear(2, protocol::ColumnsAsk{.epoch = 2, .begin = 0, .end = size});
-  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), IsEmpty()) << "it trains";
+  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), IsEmpty()) << "it trains";
   peer.compute();
-  const auto given = peer.parcels(Parcel::Kind::kColumns);
+  const auto given = peer.transfers(VectorTransfer::Kind::kColumns);
   EXPECT_THAT(given, SizeIs(4)) << "no more of one member's wait";
-  for (const peer::SendParcel& columns : given) {
+  for (const peer::SendTransfer& columns : given) {
     EXPECT_EQ(columns.to, 1U);
-    EXPECT_EQ(columns.parcel.place, 1U);
-    EXPECT_EQ(columns.parcel.first, 2U);
-    EXPECT_EQ(columns.urgency, ParcelFlow::Urgency::kBackground);
+    EXPECT_EQ(columns.transfer.place, 1U);
+    EXPECT_EQ(columns.transfer.first, 2U);
+    EXPECT_EQ(columns.urgency, TransferFlow::Urgency::kBackground);
   }
   peer.clear();
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
-  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), SizeIs(1)) << "while it waits: at once";
+  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), SizeIs(1))
+      << "while it waits: at once";
 }
 
 TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
@@ -521,7 +523,7 @@ TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
   peer.feed(peer::LinkDown{1});
   peer.compute();
-  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), IsEmpty());
+  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), IsEmpty());
 }
 
 TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
@@ -563,23 +565,23 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       for (std::uint64_t at = asks[0].begin; at < asks[0].end; ++at) {
         columns.push_back(static_cast<float>(at));
       }
-      const Parcel parcel{.kind = Parcel::Kind::kColumns,
-                          .epoch = 1,
-                          .exchange = 50,
-                          .place = asks[0].begin,
-                          .first = columns.size()};
-      EXPECT_TRUE(peer.machine.check(member, parcel));
-      EXPECT_FALSE(peer.machine.check(3 - member, parcel)) << "not asked for there";
-      peer.feed(peer::ParcelCame{
-          member, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(columns))))}});
+      const VectorTransfer transfer{.kind = VectorTransfer::Kind::kColumns,
+                                    .epoch = 1,
+                                    .exchange = 50,
+                                    .place = asks[0].begin,
+                                    .first = columns.size()};
+      EXPECT_TRUE(peer.machine.check(member, transfer));
+      EXPECT_FALSE(peer.machine.check(3 - member, transfer)) << "not asked for there";
+      peer.feed(peer::TransferReceived{
+          member, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(columns))))}});
     }
     EXPECT_EQ(peer.exchange(), 50U);
     peer.clear();
     peer.compute();
-    const auto sent = peer.parcels(Parcel::Kind::kMix);
+    const auto sent = peer.transfers(VectorTransfer::Kind::kMix);
     ASSERT_THAT(sent, SizeIs(2));
     const auto* floats = reinterpret_cast<const float*>(sent[0].data.view().data());
-    after[optimizer].assign(floats, floats + sent[0].parcel.first);
+    after[optimizer].assign(floats, floats + sent[0].transfer.first);
     for (std::size_t i = 0; i < after[optimizer].size(); ++i) {
       EXPECT_NEAR(after[optimizer][i], static_cast<float>(i), 0.5) << "column " << i;
     }

@@ -105,7 +105,7 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
   NetOptions options = testing::small_network_of_steps(100'000, "ring", 4);
   options.algorithm.name = "all-reduce";
   PeerCluster cluster(options, true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, "50 steps");
@@ -133,7 +133,7 @@ TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
   options.algorithm.name = "sgp";
   options.topology.mixing = "push";
   PeerCluster cluster(options, true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
@@ -143,7 +143,7 @@ TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
 
 TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
   PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   const auto roster = cluster.roster(1);
   cluster.publish(roster);
@@ -170,7 +170,7 @@ TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
 
 TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
   PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.options.start_patience = std::chrono::milliseconds(300);
   cluster.start_all();
   const auto roster = cluster.roster(1);
@@ -190,7 +190,7 @@ TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
 
 TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
   PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 3) >= 20; }, "20 steps");
@@ -260,7 +260,7 @@ TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
   NetOptions options = testing::small_network_of_steps(20'000, "ring", 2);
   options.model.kind = "mlp";
   PeerCluster cluster(options, true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 0) >= 50 && step_of(cluster, 1) >= 50; },
@@ -297,7 +297,7 @@ TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
     options.topology.mixing = of.mixing;
     options.train.train.local_steps = of.period;
     PeerCluster cluster(options, true);
-    cluster.hurry();
+    cluster.shorten_timeouts();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     cluster.run_until([&] { return cluster.peers[0]->node->peer().report().exchange >= 3; },
@@ -321,7 +321,7 @@ TEST(PeerNode, WhoIsAloneHearsOfAnotherEpochOfAnExpiryAndOfTheEnd) {
     NetOptions options = testing::small_network_of_steps(10'000'000, "ring", 2, algorithm);
     if (algorithm == "push-sum") options.topology.mixing = "push";
     PeerCluster cluster(options, true);
-    cluster.hurry();
+    cluster.shorten_timeouts();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     cluster.run_until([&] { return step_of(cluster, 0) >= 10; }, "10 steps");
@@ -357,7 +357,7 @@ TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
     NetOptions options = testing::small_network_of_steps(10'000'000, "complete", 5, algorithm);
     if (algorithm == "push-sum") options.topology.mixing = "push";
     PeerCluster cluster(options, true);
-    cluster.hurry();
+    cluster.shorten_timeouts();
     cluster.options.start_patience = std::chrono::minutes(10);
     for (const std::size_t i : {0U, 1U, 2U, 3U}) cluster.start(i);
     cluster.publish(cluster.roster(1, {0, 1, 2, 3}));
@@ -385,7 +385,7 @@ TEST(PeerNode, WhoJoinsAndIsNeverStartedIsWaitedForInNoEpoch) {
     NetOptions options = testing::small_network_of_steps(10'000'000, "ring", 7, algorithm);
     if (algorithm == "push-sum") options.topology.mixing = "push";
     PeerCluster cluster(options, true);
-    cluster.hurry();
+    cluster.shorten_timeouts();
     cluster.options.start_patience = std::chrono::minutes(10);
     cluster.options.membership.probe_period = std::chrono::minutes(10);
     std::vector<std::size_t> members = {0, 2, 4, 6};  // the newcomers' places lie between theirs
@@ -454,7 +454,7 @@ TEST(PeerNode, ARosterThatIsRenewedBeforeItWasAdoptedIsAdopted) {
   NetOptions options = testing::small_network_of_steps(10'000'000, "complete", 4);
   options.train.train.local_steps = 20'000;
   PeerCluster cluster(options, true);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return cluster.peers[0]->node->peer().report().exchange >= 2; },
@@ -505,7 +505,7 @@ TEST(PeerNode, WhoIsToBeDialledAndDoesNotListenIsTold) {
 TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
   PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
   cluster.options.start_patience = std::chrono::milliseconds(100);
-  cluster.hurry();
+  cluster.shorten_timeouts();
   cluster.undialled = {0, 1};  // and nobody relays
   cluster.start_all();
   cluster.publish(cluster.roster(1));
@@ -523,7 +523,7 @@ TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
     options.algorithm.name = algorithm;
     if (algorithm == "d2") options.topology.mixing = "lazy";
     PeerCluster cluster(options, true);
-    cluster.hurry();
+    cluster.shorten_timeouts();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, algorithm + ": 50 steps");

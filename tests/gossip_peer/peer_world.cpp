@@ -85,8 +85,8 @@ class PeerWorld::DelayedComputation final : public Computation {
 // The same, and tells when something is submitted, and when the process hears that it is done.
 class PeerWorld::WatchedComputation final : public Computation {
  public:
-  using Told = std::function<void()>;
-  WatchedComputation(Computation& computation, Told submits, Told turn)
+  using Notice = std::function<void()>;
+  WatchedComputation(Computation& computation, Notice submits, Notice turn)
       : computation_(computation), submits_(std::move(submits)), turn_(std::move(turn)) {}
 
   void submit(Work work, std::function<void()> done) override {
@@ -99,8 +99,8 @@ class PeerWorld::WatchedComputation final : public Computation {
 
  private:
   Computation& computation_;
-  Told submits_;
-  Told turn_;
+  Notice submits_;
+  Notice turn_;
 };
 
 class PeerWorld::WatchedScheduler final : public Scheduler {
@@ -109,13 +109,13 @@ class PeerWorld::WatchedScheduler final : public Scheduler {
       : scheduler_(scheduler), turn_(std::move(turn)) {}
 
   TimePoint now() const override { return scheduler_.now(); }
-  void post(std::function<void()> work) override { scheduler_.post(told(std::move(work))); }
+  void post(std::function<void()> work) override { scheduler_.post(noticed(std::move(work))); }
   std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
-    return scheduler_.make_timer(told(std::move(on_time)));
+    return scheduler_.make_timer(noticed(std::move(on_time)));
   }
 
  private:
-  std::function<void()> told(std::function<void()> work) const {
+  std::function<void()> noticed(std::function<void()> work) const {
     return [turn = turn_, work = std::move(work)] {
       turn();
       work();
@@ -223,9 +223,10 @@ void PeerWorld::start(std::size_t index) {
       gossip::PeerShell::Issuer{
           .report = [&peer](const protocol::PeerReport& report) { peer.last = report; },
           .hand_in =
-              [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
+              [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.models.emplace_back(parcel, std::vector<float>(floats, floats + parcel.first));
+                peer.models.emplace_back(transfer,
+                                         std::vector<float>(floats, floats + transfer.first));
               }});
   const auto started = process.shell->start();
   EXPECT_TRUE(started) << started.error().message();

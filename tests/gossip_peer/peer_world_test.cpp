@@ -201,7 +201,7 @@ TEST(PeerWorlds, AnAllReduceWaitsForASilentLinkOnce) {
 
 using Fault = sim::SimulatedDisk::Fault;
 
-// All kinds of courses, each with a graph that fits.
+// All kinds of protocols, each with a graph that fits.
 struct Kind {
   const char* algorithm;
   const char* topology;

@@ -15,23 +15,24 @@ namespace starling::gossip {
 namespace {
 
 using protocol::Bye;
-using protocol::Parcel;
 using protocol::PeerHello;
 using protocol::Swim;
+using protocol::VectorTransfer;
 using starling::testing::PeerCluster;
 using starling::testing::RelayHub;
 using starling::testing::shared;
 using starling::testing::Side;
 
-constexpr std::size_t kFloats = 250'000;   // of a parcel
+constexpr std::size_t kFloats = 250'000;   // of a transfer
 constexpr std::size_t kFrame = 70 * 1024;  // the largest, with room
 
-void send_parcels(Side& side, Member to, std::size_t count) {
+void send_transfers(Side& side, Member to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<float> values(kFloats, static_cast<float>(to * 100 + i));
-    side.links->send_parcel(to, {.kind = Parcel::Kind::kPush, .exchange = i, .first = kFloats},
-                            SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
-                            ParcelFlow::Urgency::kNow);
+    side.links->send_transfer(
+        to, {.kind = VectorTransfer::Kind::kPush, .exchange = i, .first = kFloats},
+        SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
+        TransferFlow::Urgency::kNow);
   }
 }
 
@@ -169,7 +170,7 @@ std::vector<std::pair<protocol::Relay, std::size_t>> hostile_frames() {
   };
   std::vector<std::pair<protocol::Relay, std::size_t>> frames;
   for (const int type : {0, 1, 2, 3, 26, 27, 999, 65535}) frames.push_back({relay(type, 16, 1), 0});
-  for (const int type : {18, 21, 22, 5, 24}) {  // hello, swim, parcel, chunk, note
+  for (const int type : {18, 21, 22, 5, 24}) {  // hello, swim, transfer, chunk, note
     frames.push_back({relay(type, 0, 0), 0});
     frames.push_back({relay(type, 64, 0xff), 0});
     frames.push_back({relay(type, 48 * 1024, 0x41), 0});
@@ -200,13 +201,14 @@ TEST_F(OneSide, HostileFramesEndAtMostTheirOwnLink) {
     side.ups.clear();
     said();
   }
-  EXPECT_TRUE(side.parcels.empty());
+  EXPECT_TRUE(side.transfers.empty());
 }
 
 TEST_F(OneSide, NothingCountsBeforeTheHello) {
   const std::vector<protocol::Message> early{
       Swim{.epoch = 1}, protocol::Ping{1}, protocol::RosterAsk{},
-      Parcel{.transfer = TaskId(1), .kind = Parcel::Kind::kPush, .epoch = 1, .first = 1}};
+      VectorTransfer{
+          .transfer = TaskId(1), .kind = VectorTransfer::Kind::kPush, .epoch = 1, .first = 1}};
   for (const protocol::Message& message : early) {
     take("node-02", message);
     EXPECT_EQ(said(), Words{"node-02 bye no-link"});
@@ -216,7 +218,7 @@ TEST_F(OneSide, NothingCountsBeforeTheHello) {
   for (const protocol::Message& message : early) take("node-02", message);
   EXPECT_TRUE(said().empty());
   EXPECT_TRUE(side.messages.empty());
-  EXPECT_TRUE(side.parcels.empty());
+  EXPECT_TRUE(side.transfers.empty());
   take("node-02", PeerHello{.epoch = 1});
   EXPECT_TRUE(side.links->is_up(1)) << "and does no harm";
 }
@@ -284,15 +286,15 @@ TEST_F(ManySides, TwoThatGreetAtOnceHaveOneLink) {
 TEST_F(ManySides, ASlowReceiverFillsNoQueueAndLosesNothing) {
   for (std::size_t i = 0; i < 3; ++i) join(i, 3);
   hub.hold_out("node-04", true);
-  for (std::size_t i = 0; i < 3; ++i) send_parcels(*sides[i], 3, 4);
+  for (std::size_t i = 0; i < 3; ++i) send_transfers(*sides[i], 3, 4);
   settle();
   EXPECT_LE(hub.waiting_out_most("node-04"), 3 * (256 * 1024 + kFrame)) << "a window each";
   EXPECT_GE(hub.waiting_out_most("node-04"), 3U * 256 * 1024);
   hub.hold_out("node-04", false);
-  cluster.run_until([&] { return sides[3]->parcels.size() == 12; }, "all parcels are there");
-  for (const auto& [from, whole] : sides[3]->parcels) {
+  cluster.run_until([&] { return sides[3]->transfers.size() == 12; }, "all transfers are there");
+  for (const auto& [from, whole] : sides[3]->transfers) {
     const auto* values = reinterpret_cast<const float*>(whole.data.view().data());
-    const auto expected = static_cast<float>(300 + whole.parcel.exchange);
+    const auto expected = static_cast<float>(300 + whole.transfer.exchange);
     EXPECT_TRUE(std::all_of(values, values + kFloats, [&](float v) { return v == expected; }));
   }
   for (const auto& side : sides) EXPECT_TRUE(side->downs.empty());
@@ -302,18 +304,18 @@ TEST_F(ManySides, ASlowIssuerIsNotFloodedAndServesTheLinksInTurn) {
   for (const Member to : {1U, 2U, 3U}) join(0, to);
   sides[0]->links->keep({1, 2, 3});
   hub.hold_in("node-01", true);
-  for (const Member to : {1U, 2U, 3U}) send_parcels(*sides[0], to, 2);
+  for (const Member to : {1U, 2U, 3U}) send_transfers(*sides[0], to, 2);
   EXPECT_LE(hub.waiting_in_most("node-01"), 256 * 1024 + kFrame);
   hub.hold_in("node-01", false);
   cluster.run_until(
       [&] {
         for (std::size_t i = 1; i < 4; ++i) {
-          if (sides[i]->parcels.size() < 2) return false;
-          EXPECT_GE(sides[1]->parcels.size() + 1, sides[i]->parcels.size());
+          if (sides[i]->transfers.size() < 2) return false;
+          EXPECT_GE(sides[1]->transfers.size() + 1, sides[i]->transfers.size());
         }
         return true;
       },
-      "all parcels are there");
+      "all transfers are there");
   EXPECT_LE(hub.waiting_in_most("node-01"), 256 * 1024 + kFrame);
   EXPECT_TRUE(sides[0]->downs.empty());
 }

@@ -48,7 +48,7 @@ TEST(RobustPeers, TheModelsAreThoseOfTheSimulation) {
       std::vector<std::uint64_t> of_peers;
       for (const auto& peer : net.peers) {
         EXPECT_THAT(peer->said, IsEmpty()) << algorithm << rule;
-        of_peers.push_back(checksum(std::as_bytes(*peer->course->model())));
+        of_peers.push_back(checksum(std::as_bytes(*peer->training->model())));
       }
       checksums.update(std::as_bytes(std::span(of_peers)));
       EXPECT_EQ(std::move(checksums).finish(), simulated.models) << algorithm << rule;
@@ -85,8 +85,8 @@ void expect_named(const std::string& rule, const std::string& what,
     EXPECT_THAT(about_far(peer),
                 ElementsAre(AllOf(HasSubstr("robust.rule = " + rule), HasSubstr("in exchange")),
                             AllOf(HasSubstr("models of"), HasSubstr("were too far"))));
-    const auto evaluated =
-        train::evaluate(*net.experiment.model, *peer.course->model(), net.experiment.parts.front());
+    const auto evaluated = train::evaluate(*net.experiment.model, *peer.training->model(),
+                                           net.experiment.parts.front());
     EXPECT_GT(evaluated->accuracy, 0.85);
   }
 }

@@ -20,7 +20,7 @@ class TrainerPeers : public ::testing::Test {
  protected:
   TrainerPeers() : cluster_(testing::small_network("ring", 2)) {
     cluster_.experiment.options.model.kind = "external";
-    cluster_.hurry();
+    cluster_.shorten_timeouts();
     cluster_.trainer = [this](std::size_t index) { return &trainers_[index]->host(); };
   }
   // Outlived by the peers' threads otherwise.

@@ -110,7 +110,7 @@ void expect_unspoilt(FakeNetwork& net, const std::string& what) {
   for (const protocol::Member member : {0U, 1U, 2U}) {
     EXPECT_FALSE(net.peers[member]->failure) << what;
     const auto evaluated = train::evaluate(
-        *net.experiment.model, *net.peers[member]->course->model(), net.experiment.parts.front());
+        *net.experiment.model, *net.peers[member]->training->model(), net.experiment.parts.front());
     EXPECT_GT(evaluated->accuracy, 0.85) << what;
   }
 }

@@ -8,9 +8,9 @@
 
 #include "gossip/algorithms/lossy_sgp.h"
 #include "gossip/algorithms/push_sum.h"
-#include "gossip/peer/async_course.h"
+#include "gossip/peer/asynchronous_protocol.h"
 #include "gossip/peer/held_roster.h"
-#include "gossip/peer/neighbour_course.h"
+#include "gossip/peer/neighbour_protocol.h"
 #include "tests/gossip_peer/peer_world.h"
 
 namespace starling::testing {
@@ -36,12 +36,12 @@ bool says(std::string_view line, std::string_view part) {
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Where the session's algorithm counts mass; else null.
-const MassLedger* ledger_of(const gossip::Course& course) {
-  if (const auto* pairs = dynamic_cast<const gossip::AsyncCourse*>(&course)) {
+const MassLedger* ledger_of(const gossip::TrainingProtocol& training) {
+  if (const auto* pairs = dynamic_cast<const gossip::AsynchronousProtocol*>(&training)) {
     const auto* push_sum = dynamic_cast<const gossip::PushSum<float>*>(&pairs->algorithm());
     return push_sum != nullptr && push_sum->ledger() ? &*push_sum->ledger() : nullptr;
   }
-  const auto* steps = dynamic_cast<const gossip::NeighbourCourse*>(&course);
+  const auto* steps = dynamic_cast<const gossip::NeighbourProtocol*>(&training);
   if (steps == nullptr) return nullptr;
   const auto* sgp = dynamic_cast<const gossip::LossySgp<float>*>(&steps->algorithm());
   return sgp != nullptr ? &sgp->ledger() : nullptr;
@@ -59,19 +59,19 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     const auto on_up = std::move(handlers.on_up);
     const auto on_down = std::move(handlers.on_down);
     const auto on_message = std::move(handlers.on_message);
-    const auto on_parcel = std::move(handlers.on_parcel);
+    const auto on_transfer = std::move(handlers.on_transfer);
     const auto check = std::move(handlers.check);
     handlers.on_message = [this, on_message](Member member, const protocol::Envelope& envelope) {
       watch_.turn(index_);
       on_message(member, envelope);
     };
-    handlers.on_parcel = [this, on_parcel](Member member, gossip::ParcelFlow::Whole whole) {
+    handlers.on_transfer = [this, on_transfer](Member member, gossip::TransferFlow::Whole whole) {
       watch_.turn(index_);
-      on_parcel(member, std::move(whole));
+      on_transfer(member, std::move(whole));
     };
-    handlers.check = [this, check](Member member, const protocol::Parcel& parcel) {
+    handlers.check = [this, check](Member member, const protocol::VectorTransfer& transfer) {
       watch_.turn(index_);
-      return check(member, parcel);
+      return check(member, transfer);
     };
     handlers.on_up = [this, on_up](Member member, const protocol::PeerHello& hello) {
       watch_.turn(index_);
@@ -114,10 +114,10 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     if (std::holds_alternative<protocol::RosterAsk>(message)) process().unasked.erase(name(to));
     links_->send(to, message, std::move(payload));
   }
-  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                   gossip::ParcelFlow::Urgency urgency) override {
-    check(to, "sends vectors to", parcel.epoch);
-    links_->send_parcel(to, parcel, std::move(data), urgency);
+  void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
+                     gossip::TransferFlow::Urgency urgency) override {
+    check(to, "sends vectors to", transfer.epoch);
+    links_->send_transfer(to, transfer, std::move(data), urgency);
   }
   Counters counters() const override { return links_->counters(); }
 
@@ -213,7 +213,7 @@ void WorldInvariants::closing(std::size_t index) {
 void WorldInvariants::closed(std::size_t index) {
   const Peer& peer = peers_[index];
   const Process& process = *peer.process;
-  // Where a model is being copied there may be none; see MeanCourse::model().
+  // Where a model is being copied there may be none; see AllReduceProtocol::model().
   if (!peer.disk_is_good || !process.began || process.copying_since) return;
   const auto held = gossip::load_checkpoint(
       world_.peers[index]->disk, "gossip/checkpoint.safetensors", world_.experiment.layout());
@@ -257,7 +257,7 @@ void WorldInvariants::trains(std::size_t index) {
     return fail(
         fmt::format("{} trains for an epoch that is over, or while it closes", name(index)));
   }
-  const Exchange exchange = session->course().progress().exchange;
+  const Exchange exchange = session->training().progress().exchange;
   const std::string& run = session->run_id();
   const bool trained = process.trained && process.trained_in == run;
   const Exchange kept = process.held && process.held->run == run ? process.held->exchange : 0;
@@ -309,7 +309,7 @@ void WorldInvariants::look(std::size_t index) {
     if (!process.closing) process.copying_since.reset();
     return;
   }
-  const gossip::CourseProgress progress = session->course().progress();
+  const gossip::TrainingProgress progress = session->training().progress();
   const bool is_new = process.epoch != session->epoch() || process.run != session->run_id();
   if (!process.began) {
     const bool goes_on = process.held && process.held->run == session->run_id();
@@ -394,11 +394,12 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
     if (!peers_[i].process) return {};
     const gossip::PeerMachine& machine = world_.peers[i]->shell().machine();
     const EpochSession* session = machine.session();
-    const MassLedger* ledger = session != nullptr ? ledger_of(session->course()) : nullptr;
+    const MassLedger* ledger = session != nullptr ? ledger_of(session->training()) : nullptr;
     if (ledger == nullptr || (epoch && epoch != session->epoch())) return {};
     epoch = session->epoch();
     // A synchronous node that takes another's model takes its own share of the weight anew.
-    const bool is_async = dynamic_cast<const gossip::AsyncCourse*>(&session->course()) != nullptr;
+    const bool is_async =
+        dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
     if (!is_async && peers_[i].process->copied) return {};
     count(ledger->mass(), true);
     for (Member other = 0; other < machine.roster()->members.size(); ++other) {

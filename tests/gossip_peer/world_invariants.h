@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "gossip/peer/checkpoint.h"
-#include "gossip/peer/course.h"
 #include "gossip/peer/peer_transport.h"
+#include "gossip/peer/training_protocol.h"
 
 namespace starling::testing {
 

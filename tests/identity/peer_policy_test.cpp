@@ -22,13 +22,13 @@ PeerPolicy policy_at(WallTime now, std::optional<WallTime> last = {}) {
           .roles = {Role::kDevice, Role::kOperator},
           .name = {},
           .address = {},
-          .time = [=] { return JudgementTime{.now = now, .last_authenticated = last}; },
+          .time = [=] { return VerificationTime{.now = now, .last_authenticated = last}; },
           .is_revoked = nullptr};
 }
 
 std::string verdict(std::span<const Certificate> presented, const Certificate& authority,
                     const PeerPolicy& policy, Side side = Side::kClient) {
-  const auto peer = judge_peer(presented, std::span(&authority, 1), side, policy);
+  const auto peer = verify_peer(presented, std::span(&authority, 1), side, policy);
   return peer ? peer->identity.uri() : peer.error().code();
 }
 
@@ -60,7 +60,7 @@ TEST_F(PeerPolicyTest, TakesEitherAuthorityWhileTheyAreChanged) {
   for (const CertificateAuthority& ca : {authority, *other}) {
     const Certificate device = ca.issue_credentials({.name = "cam-7"}, kPolicyNow)->certificate;
     const auto peer =
-        judge_peer(std::span(&device, 1), roots, Side::kClient, policy_at(kPolicyNow));
+        verify_peer(std::span(&device, 1), roots, Side::kClient, policy_at(kPolicyNow));
     ASSERT_TRUE(peer);
     EXPECT_EQ(peer->authority.fingerprint(), ca.certificate().fingerprint());
   }
@@ -105,7 +105,7 @@ TEST_F(PeerPolicyTest, JudgesByTheGivenTime) {
 TEST_F(PeerPolicyTest, ADeviceWithAWrongClockGoesByTheLastCoordinator) {
   const Certificate hub =
       issue({.role = Role::kCoordinator, .name = "hub", .addresses = {"10.0.0.1"}});
-  const auto judge = [&](WallTime now, std::optional<WallTime> last) {
+  const auto verify = [&](WallTime now, std::optional<WallTime> last) {
     PeerPolicy policy = policy_at(now, last);
     policy.roles = {Role::kCoordinator};
     return verdict(hub, root, policy, Side::kServer);
@@ -114,13 +114,13 @@ TEST_F(PeerPolicyTest, ADeviceWithAWrongClockGoesByTheLastCoordinator) {
   const WallTime end = hub.validity().not_after;
   for (int years : {-60, -10, 10, 14}) {
     const WallTime wrong = kPolicyNow + hours(24 * 365 * years);
-    EXPECT_EQ(judge(wrong, kPolicyNow), good) << years;
-    EXPECT_EQ(judge(wrong, kPolicyNow - hours(24 * 90)), good) << "renewed while the device slept";
-    EXPECT_EQ(judge(wrong, end + hours(1)), "certificate-expired") << years;
+    EXPECT_EQ(verify(wrong, kPolicyNow), good) << years;
+    EXPECT_EQ(verify(wrong, kPolicyNow - hours(24 * 90)), good) << "renewed while the device slept";
+    EXPECT_EQ(verify(wrong, end + hours(1)), "certificate-expired") << years;
   }
   // A right clock is believed before an old memory.
-  EXPECT_EQ(judge(kPolicyNow, end + hours(1)), good);
-  EXPECT_EQ(judge(end + hours(1), {}), "certificate-expired");
+  EXPECT_EQ(verify(kPolicyNow, end + hours(1)), good);
+  EXPECT_EQ(verify(end + hours(1), {}), "certificate-expired");
 }
 
 TEST_F(PeerPolicyTest, RefusesTheRevoked) {
@@ -171,24 +171,24 @@ TEST_F(PeerPolicyTest, ShowingNothingIsNoCertificate) {
 // From here on the authority's own key signs what the authority would never write.
 TEST(PeerPolicyForged, TakesExactlyOneUriInOneExtension) {
   const ForgedAuthority authority("kitchen", kPolicyNow);
-  const auto judge = [&](const Forgery& forgery) {
+  const auto verify = [&](const Forgery& forgery) {
     return verdict(authority.issue(forgery).certificate, authority.certificate,
                    policy_at(kPolicyNow));
   };
-  EXPECT_EQ(judge(device_forgery(kDeviceUri, kPolicyNow)), "starling://kitchen/device/cam-7");
+  EXPECT_EQ(verify(device_forgery(kDeviceUri, kPolicyNow)), "starling://kitchen/device/cam-7");
   for (const char* names :
        {"URI:starling://kitchen/device/cam-7,URI:starling://kitchen/device/cam-8",
         "URI:starling://kitchen/device/cam-7,URI:https://example.org/", "DNS:cam-7",
         "URI:starling://kitchen/device", "URI:starling://kitchen/root/cam-7",
         "URI:starling://kitchen/device/cam/7"}) {
-    EXPECT_EQ(judge(device_forgery(names, kPolicyNow)), "bad-certificate") << names;
+    EXPECT_EQ(verify(device_forgery(names, kPolicyNow)), "bad-certificate") << names;
   }
   Forgery twice = device_forgery(kDeviceUri, kPolicyNow);
   twice.extensions.emplace_back(NID_subject_alt_name, kDeviceUri);
-  EXPECT_EQ(judge(twice), "unknown-authority");  // no chain is built over a malformed leaf
+  EXPECT_EQ(verify(twice), "unknown-authority");  // no chain is built over a malformed leaf
   Forgery none = device_forgery(kDeviceUri, kPolicyNow);
   none.extensions.pop_back();
-  EXPECT_EQ(judge(none), "bad-certificate");
+  EXPECT_EQ(verify(none), "bad-certificate");
 }
 
 TEST(PeerPolicyForged, RefusesIntermediateAuthorities) {
@@ -204,7 +204,7 @@ TEST(PeerPolicyForged, RefusesIntermediateAuthorities) {
 
 TEST(PeerPolicyForged, RefusesOddExtensions) {
   const ForgedAuthority authority("kitchen", kPolicyNow);
-  const auto judge = [&](int nid, const std::string& value) {
+  const auto verify = [&](int nid, const std::string& value) {
     Forgery forgery = device_forgery(kDeviceUri, kPolicyNow);
     for (auto& [known, content] : forgery.extensions) {
       if (known == nid) content = value;
@@ -212,9 +212,9 @@ TEST(PeerPolicyForged, RefusesOddExtensions) {
     return verdict(authority.issue(forgery).certificate, authority.certificate,
                    policy_at(kPolicyNow));
   };
-  EXPECT_EQ(judge(NID_ext_key_usage, "serverAuth"), "wrong-role");
-  EXPECT_EQ(judge(NID_ext_key_usage, "emailProtection"), "wrong-role");
-  EXPECT_EQ(judge(NID_key_usage, "critical,keyEncipherment"), "wrong-role");
+  EXPECT_EQ(verify(NID_ext_key_usage, "serverAuth"), "wrong-role");
+  EXPECT_EQ(verify(NID_ext_key_usage, "emailProtection"), "wrong-role");
+  EXPECT_EQ(verify(NID_key_usage, "critical,keyEncipherment"), "wrong-role");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace starling::issuer {
 namespace {
 
-using protocol::Parcel;
+using protocol::VectorTransfer;
 using testing::RosterOwner;
 
 constexpr SessionId kA{1}, kB{2}, kC{3}, kStranger{9};
@@ -76,9 +76,9 @@ class IssuerDeskTest : public ::testing::Test {
     const auto* bye = message ? std::get_if<protocol::Bye>(&*message) : nullptr;
     return bye ? bye->code : "";
   }
-  Parcel model_parcel(std::uint64_t floats, std::uint64_t transfer = 7) const {
+  VectorTransfer model_transfer(std::uint64_t floats, std::uint64_t transfer = 7) const {
     return {.transfer = TaskId(transfer),
-            .kind = Parcel::Kind::kModel,
+            .kind = VectorTransfer::Kind::kModel,
             .epoch = 1,
             .exchange = 50,
             .first = floats};
@@ -120,8 +120,8 @@ class IssuerDeskTest : public ::testing::Test {
        .on_report = [this](
                         const std::string& name,
                         const protocol::PeerReport& report) { reports.emplace_back(name, report); },
-       .wants_model = [this](const std::string&, const Parcel& parcel) -> Result<void> {
-         if (parcel.first == model_floats) return {};
+       .wants_model = [this](const std::string&, const VectorTransfer& transfer) -> Result<void> {
+         if (transfer.first == model_floats) return {};
          return rejected("wrong-size", "the model is of another size");
        },
        .on_model =
@@ -363,7 +363,7 @@ TEST_F(IssuerDeskTest, AModelIsHandedInUnderCredit) {
   publish();
   std::vector<float> values(model_floats);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.5F;
-  ASSERT_TRUE(take(kA, model_parcel(model_floats)));
+  ASSERT_TRUE(take(kA, model_transfer(model_floats)));
   const auto credit = sent_to<protocol::Credit>(kA);
   ASSERT_EQ(credit.size(), 1U);
   EXPECT_EQ(credit[0].limit, 128U * 1024);
@@ -379,7 +379,7 @@ TEST_F(IssuerDeskTest, AModelIsHandedInUnderCredit) {
 TEST_F(IssuerDeskTest, ASmallModelOutlivesItsFrame) {
   publish();
   model_floats = 3;
-  ASSERT_TRUE(take(kA, model_parcel(3)));
+  ASSERT_TRUE(take(kA, model_transfer(3)));
   hand_in(kA, {1, 2, 3}, TaskId(7));
   ASSERT_EQ(models.size(), 1U);
   EXPECT_EQ(models[0].values, (std::vector<float>{1, 2, 3}));
@@ -388,21 +388,21 @@ TEST_F(IssuerDeskTest, ASmallModelOutlivesItsFrame) {
 TEST_F(IssuerDeskTest, ModelsThatAreNotWantedAreRefused) {
   publish();
   desk.opened(kStranger, "x");
-  const auto refusal = [&](SessionId session, const Parcel& parcel) {
-    EXPECT_TRUE(take(session, parcel));
+  const auto refusal = [&](SessionId session, const VectorTransfer& transfer) {
+    EXPECT_TRUE(take(session, transfer));
     const auto ended = sent_to<protocol::TaskEnded>(session);
     return ended.empty() ? "" : ended.back().code;
   };
-  EXPECT_EQ(refusal(kA, model_parcel(5)), "wrong-size");
-  EXPECT_EQ(refusal(kStranger, model_parcel(model_floats)), "not-a-member");
-  EXPECT_TRUE(take(kA, model_parcel(model_floats)));
-  EXPECT_TRUE(take(kB, model_parcel(model_floats)));
-  EXPECT_EQ(refusal(kC, model_parcel(model_floats)), "too-many-models");
+  EXPECT_EQ(refusal(kA, model_transfer(5)), "wrong-size");
+  EXPECT_EQ(refusal(kStranger, model_transfer(model_floats)), "not-a-member");
+  EXPECT_TRUE(take(kA, model_transfer(model_floats)));
+  EXPECT_TRUE(take(kB, model_transfer(model_floats)));
+  EXPECT_EQ(refusal(kC, model_transfer(model_floats)), "too-many-models");
   EXPECT_FALSE(desk.is_mine(kC, protocol::Chunk{TaskId(7), 0}));
-  Parcel other = model_parcel(model_floats);
-  other.kind = Parcel::Kind::kMix;
+  VectorTransfer other = model_transfer(model_floats);
+  other.kind = VectorTransfer::Kind::kMix;
   EXPECT_EQ(desk.take(kA, {other, {}}).error().code(), "bad-message");
-  other = model_parcel(model_floats);
+  other = model_transfer(model_floats);
   other.packed = 1;
   EXPECT_EQ(desk.take(kA, {other, {}}).error().code(), "bad-message");
 }
@@ -410,7 +410,7 @@ TEST_F(IssuerDeskTest, ModelsThatAreNotWantedAreRefused) {
 TEST_F(IssuerDeskTest, AModelThatIsNotFiniteIsRefused) {
   publish();
   model_floats = 2;
-  ASSERT_TRUE(take(kA, model_parcel(2)));
+  ASSERT_TRUE(take(kA, model_transfer(2)));
   hand_in(kA, {1, std::numeric_limits<float>::quiet_NaN()}, TaskId(7));
   EXPECT_TRUE(models.empty());
   const auto ended = sent_to<protocol::TaskEnded>(kA);
@@ -421,11 +421,11 @@ TEST_F(IssuerDeskTest, AModelThatIsNotFiniteIsRefused) {
 TEST_F(IssuerDeskTest, ANewHandInReplacesTheOneBefore) {
   publish();
   const std::vector<float> values(model_floats, 1.0F);
-  ASSERT_TRUE(take(kA, model_parcel(model_floats, 7)));
+  ASSERT_TRUE(take(kA, model_transfer(model_floats, 7)));
   const Bytes piece(65'536, std::byte{0});
   ASSERT_TRUE(take(kA, protocol::Chunk{TaskId(7), 0}, piece));
   sent.clear();
-  ASSERT_TRUE(take(kA, model_parcel(model_floats, 8)));
+  ASSERT_TRUE(take(kA, model_transfer(model_floats, 8)));
   EXPECT_FALSE(desk.is_mine(kA, protocol::Chunk{TaskId(7), 65'536}));
   hand_in(kA, values, TaskId(8));
   ASSERT_EQ(models.size(), 1U);
@@ -434,7 +434,7 @@ TEST_F(IssuerDeskTest, ANewHandInReplacesTheOneBefore) {
 
 TEST_F(IssuerDeskTest, GapsAndFloodsCloseTheSession) {
   publish();
-  ASSERT_TRUE(take(kA, model_parcel(model_floats)));
+  ASSERT_TRUE(take(kA, model_transfer(model_floats)));
   const Bytes piece(65'536, std::byte{0});
   EXPECT_EQ(take(kA, protocol::Chunk{TaskId(7), 65'536}, piece).error().code(), "bad-chunk");
   const Bytes flood(256 * 1024, std::byte{0});
@@ -443,7 +443,7 @@ TEST_F(IssuerDeskTest, GapsAndFloodsCloseTheSession) {
 
 TEST_F(IssuerDeskTest, AReconnectedMemberBeginsAnew) {
   publish();
-  ASSERT_TRUE(take(kA, model_parcel(model_floats)));
+  ASSERT_TRUE(take(kA, model_transfer(model_floats)));
   constexpr SessionId kAgain{11};
   desk.opened(kAgain, "a");
   EXPECT_FALSE(desk.is_mine(kA, protocol::Chunk{TaskId(7), 0}));

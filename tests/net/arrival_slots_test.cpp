@@ -19,9 +19,9 @@ class ArrivalSlotsTest : public ::testing::Test {
     return slots.take(address, progress.back(), now);
   }
   void make(const ArrivalSlots::Options& options) { slots = ArrivalSlots(options); }
-  Answer answer(const std::string& address) const { return slots.judge(address, now).answer; }
+  Answer answer(const std::string& address) const { return slots.verdict_on(address, now).answer; }
   Id victim(const std::string& address) const {
-    const auto verdict = slots.judge(address, now);
+    const auto verdict = slots.verdict_on(address, now);
     return verdict.answer == Answer::kEvict ? verdict.victim : 0;
   }
 
@@ -37,7 +37,7 @@ TEST_F(ArrivalSlotsTest, AreFreeUntilAllAreTaken) {
     EXPECT_EQ(answer(address), Answer::kFree);
     take(address, 500, 2000);
   }
-  const auto verdict = slots.judge("192.0.2.9", now);
+  const auto verdict = slots.verdict_on("192.0.2.9", now);
   EXPECT_EQ(verdict.answer, Answer::kWait);
   EXPECT_EQ(verdict.until, now + milliseconds(500));
 }
@@ -48,7 +48,7 @@ TEST_F(ArrivalSlotsTest, WhoWasNotAnsweredMakesRoomEarlierThanWhoWas) {
   const Id began = take("192.0.2.2", 1, 0);
   const Id silent = take("192.0.2.3");
   take("192.0.2.4", 500, 2000);
-  const auto verdict = slots.judge("192.0.2.9", now);
+  const auto verdict = slots.verdict_on("192.0.2.9", now);
   EXPECT_EQ(verdict.answer, Answer::kWait);
   EXPECT_EQ(verdict.until, now + milliseconds(100));
   now += milliseconds(100);
@@ -133,7 +133,7 @@ TEST_F(ArrivalSlotsTest, HalfOpenConnectionsFromEightAddressesKeepNobodyOut) {
       half_open.erase(half_open.begin());
     }
     const std::string attacker = "198.51.100." + std::to_string(i % 8);
-    const auto verdict = slots.judge(attacker, now);
+    const auto verdict = slots.verdict_on(attacker, now);
     if (verdict.answer == Answer::kEvict) {
       slots.leave(verdict.victim);
       half_open.erase(verdict.victim);
@@ -155,7 +155,7 @@ TEST_F(ArrivalSlotsTest, HalfOpenConnectionsFromAThousandAddressesKeepNobodyOut)
   for (int i = 0; i < 490; ++i) {
     now += milliseconds(1);
     const std::string attacker = "2001:db8:0:" + std::to_string(i) + "::1";
-    const auto verdict = slots.judge(attacker, now);
+    const auto verdict = slots.verdict_on(attacker, now);
     ASSERT_TRUE(verdict.answer == Answer::kFree || verdict.answer == Answer::kEvict) << i;
     if (verdict.answer == Answer::kEvict) {
       ASSERT_NE(verdict.victim, honest);

@@ -58,7 +58,7 @@ class Mailbox {
 
 inline identity::PeerPolicy policy(identity::RoleSet roles, WallTime now = kNow) {
   return {.federation = "kitchen", .roles = roles, .time = [now] {
-            return identity::JudgementTime{.now = now};
+            return identity::VerificationTime{.now = now};
           }};
 }
 

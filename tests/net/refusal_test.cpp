@@ -168,12 +168,12 @@ TEST_F(RefusalTest, TheServersCertificateMustBeValidToo) {
       kNow);
   listen();
   PeerPolicy late = coordinator_policy();
-  late.time = [] { return identity::JudgementTime{.now = kNow + hours(2)}; };
+  late.time = [] { return identity::VerificationTime{.now = kNow + hours(2)}; };
   EXPECT_EQ(reasons_for(client_tls(device(), late)),
             (Reasons{"refused-certificate-expired", "certificate-expired"}));
   // A device that knows its clock to be wrong goes by what the coordinator told it last.
   late.time = [] {
-    return identity::JudgementTime{.now = kNow + hours(24 * 3650), .last_authenticated = kNow};
+    return identity::VerificationTime{.now = kNow + hours(24 * 3650), .last_authenticated = kNow};
   };
   EXPECT_TRUE(run_task(loop, dial(client_tls(device(), late))));
 }

@@ -34,7 +34,7 @@ TEST(Bounds, BeforeTheGreetingOnlyGreetings) {
 TEST(Bounds, AfterTheGreetingWhatTheProtocolSays) {
   EXPECT_EQ(expected_in(from_client(true)),
             Types({kModelRequest, kChunk, kCredit, kUpdateOffer, kTaskFailed, kPing, kPong, kBye,
-                   kRosterAsk, kParcel, kPeerReport, kRelay}));
+                   kRosterAsk, kVectorTransfer, kPeerReport, kRelay}));
   EXPECT_EQ(expected_in(from_coordinator(true)),
             Types({kRoundPlan, kChunk, kCredit, kUpdateAccept, kUpdateReceived, kRoundCommitted,
                    kTaskEnded, kPing, kPong, kBye, kRosterPart, kRelay}));
@@ -43,7 +43,7 @@ TEST(Bounds, AfterTheGreetingWhatTheProtocolSays) {
 TEST(Bounds, PeersGreetBeforeTheySayAnythingElse) {
   EXPECT_EQ(expected_in(from_peer(false)), Types({kPeerHello, kBye}));
   EXPECT_EQ(expected_in(from_peer(true)),
-            Types({kPeerHello, kRosterAsk, kRosterPart, kSwim, kParcel, kChunk, kCredit,
+            Types({kPeerHello, kRosterAsk, kRosterPart, kSwim, kVectorTransfer, kChunk, kCredit,
                    kColumnsAsk, kReduceNote, kTaskEnded, kPing, kPong, kBye}));
 }
 

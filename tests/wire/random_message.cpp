@@ -181,22 +181,22 @@ protocol::Swim swim(Rng& rng) {
   return message;
 }
 
-protocol::Parcel parcel(Rng& rng) {
-  protocol::Parcel parcel;
-  parcel.transfer = task(rng);
-  parcel.kind = static_cast<protocol::Parcel::Kind>(rng.below(7));
-  parcel.epoch = any_number(rng);
-  parcel.exchange = any_number(rng);
-  parcel.era = any_number32(rng, 0);
-  parcel.attempt = any_number32(rng, 0);
-  parcel.place = bulk(rng);
-  parcel.first = random_number(rng, 0, wire::kElementsMax);
-  parcel.second = random_number(rng, 0, wire::kElementsMax);
-  parcel.packed = bulk(rng);
-  parcel.has_scalar = rng.below(2) == 1;
-  parcel.scalar = finite(rng);
-  parcel.support = support(rng);
-  return parcel;
+protocol::VectorTransfer transfer(Rng& rng) {
+  protocol::VectorTransfer transfer;
+  transfer.id = task(rng);
+  transfer.kind = static_cast<protocol::VectorTransfer::Kind>(rng.below(7));
+  transfer.epoch = any_number(rng);
+  transfer.exchange = any_number(rng);
+  transfer.era = any_number32(rng, 0);
+  transfer.attempt = any_number32(rng, 0);
+  transfer.place = bulk(rng);
+  transfer.first = random_number(rng, 0, wire::kElementsMax);
+  transfer.second = random_number(rng, 0, wire::kElementsMax);
+  transfer.packed = bulk(rng);
+  transfer.has_scalar = rng.below(2) == 1;
+  transfer.scalar = finite(rng);
+  transfer.support = support(rng);
+  return transfer;
 }
 
 protocol::ColumnsAsk columns_ask(Rng& rng) {
@@ -312,8 +312,8 @@ protocol::Message random_message(FrameType type, Rng& rng) {
       return roster_part(rng);
     case FrameType::kSwim:
       return swim(rng);
-    case FrameType::kParcel:
-      return parcel(rng);
+    case FrameType::kVectorTransfer:
+      return transfer(rng);
     case FrameType::kColumnsAsk:
       return columns_ask(rng);
     case FrameType::kReduceNote:

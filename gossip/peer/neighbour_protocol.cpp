@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/neighbour_course.h"
+#include "gossip/peer/neighbour_protocol.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 
 namespace starling::gossip {
 
-using protocol::Parcel;
 using protocol::ReduceNote;
+using protocol::VectorTransfer;
 
 namespace {
 
@@ -48,9 +48,9 @@ const float* floats(const SharedBytes& data) {
 
 }  // namespace
 
-NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
-                                 CoursePlace place, const ExchangeOptions& options,
-                                 CourseStart start)
+NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
+                                     ProtocolPlace place, const ExchangeOptions& options,
+                                     ProtocolStart start)
     : run_(run),
       local_(local),
       host_(host),
@@ -71,7 +71,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
 }
 
-void NeighbourCourse::begin() {
+void NeighbourProtocol::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
   if (!continues_) return on(exchange::Begin{});
   computing_ = true;
@@ -83,7 +83,7 @@ void NeighbourCourse::begin() {
                 });
 }
 
-LocalPhase NeighbourCourse::phase_of(Exchange exchange) const {
+LocalPhase NeighbourProtocol::phase_of(Exchange exchange) const {
   const StepSchedule schedule = run_.options.schedule();
   const std::uint64_t step = schedule.after(exchange);
   return {.step = step,
@@ -93,43 +93,43 @@ LocalPhase NeighbourCourse::phase_of(Exchange exchange) const {
 }
 
 // From the members of the epoch before to these.
-void NeighbourCourse::regroup() {
+void NeighbourProtocol::regroup() {
   if (!trained_) return algorithm_->regroup(run_.plan, links(), nullptr);
   const LocalPhase phase = phase_of(machine_.exchange());
   algorithm_->regroup(run_.plan, links(), &phase);
 }
 
-std::vector<Member> NeighbourCourse::neighbours() const {
+std::vector<Member> NeighbourProtocol::neighbours() const {
   return neighbours_of(*run_.topology, self_, machine_.exchange());
 }
 
-CourseProgress NeighbourCourse::progress() const {
+TrainingProgress NeighbourProtocol::progress() const {
   static constexpr std::array<std::string_view, 7> kStates = {
       "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
-  CourseProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
-                          .exchange = machine_.exchange(),
-                          .step = machine_.step(),
-                          .loss_sum = loss_sum_,
-                          .loss_steps = loss_steps_,
-                          .heard = machine_.heard(),
-                          .expected = machine_.expected(),
-                          .traffic = machine_.traffic()};
+  TrainingProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
+                            .exchange = machine_.exchange(),
+                            .step = machine_.step(),
+                            .loss_sum = loss_sum_,
+                            .loss_steps = loss_steps_,
+                            .heard = machine_.heard(),
+                            .expected = machine_.expected(),
+                            .traffic = machine_.traffic()};
   if (progress.state == "training" && progress.expected > 0 && progress.heard == 0) {
     progress.state = "alone";
   }
   return progress;
 }
 
-bool NeighbourCourse::is_finished() const {
+bool NeighbourProtocol::is_finished() const {
   return machine_.state() == ExchangeMachine::State::kFinished;
 }
 
-std::optional<std::span<const float>> NeighbourCourse::model() const {
+std::optional<std::span<const float>> NeighbourProtocol::model() const {
   if (computing_) return std::nullopt;
   return algorithm_->model();
 }
 
-std::optional<Handover> NeighbourCourse::hand_over() {
+std::optional<Handover> NeighbourProtocol::hand_over() {
   STARLING_CHECK(!computing_);
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
@@ -139,7 +139,7 @@ std::optional<Handover> NeighbourCourse::hand_over() {
 // --- the machine --------------------------------------------------------------------------------
 
 // Performing may bring the next event at once: actions queue up, so that their order stays.
-void NeighbourCourse::on(exchange::Event event) {
+void NeighbourProtocol::on(exchange::Event event) {
   for (exchange::Action& action : machine_.on(std::move(event), host_.now())) {
     to_do_.push_back(std::move(action));
   }
@@ -152,20 +152,21 @@ void NeighbourCourse::on(exchange::Event event) {
   performing_ = false;
 }
 
-Links NeighbourCourse::links() const {
+Links NeighbourProtocol::links() const {
   const topologies::MixingMatrix& matrix = machine_.matrix();
   return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
 }
 
-void NeighbourCourse::forget_sent() {
+void NeighbourProtocol::forget_sent() {
   for (auto& [member, messages] : sent_) {
-    while (!messages.empty() && messages.front().parcel.exchange + resent_ < machine_.exchange()) {
+    while (!messages.empty() &&
+           messages.front().transfer.exchange + resent_ < machine_.exchange()) {
       messages.pop_front();
     }
   }
 }
 
-void NeighbourCourse::perform(exchange::Train& train) {
+void NeighbourProtocol::perform(exchange::Train& train) {
   look();
   if (host_.is_leaving()) return;
   forget_sent();
@@ -185,12 +186,12 @@ void NeighbourCourse::perform(exchange::Train& train) {
 }
 
 // State that is shared along the edges begins anew, here as at the neighbours.
-void NeighbourCourse::remake(std::span<const float> model) {
+void NeighbourProtocol::remake(std::span<const float> model) {
   const std::vector<float> kept(model.begin(), model.end());
   algorithm_ = make_algorithm<float>(run_.plan, self_, std::span<const float>(kept));
 }
 
-void NeighbourCourse::trained(const Result<double>& loss_sum, int steps) {
+void NeighbourProtocol::trained(const Result<double>& loss_sum, int steps) {
   if (!loss_sum) return host_.failed(loss_sum.error());
   computing_ = false;
   loss_sum_ += *loss_sum;
@@ -203,51 +204,51 @@ void NeighbourCourse::trained(const Result<double>& loss_sum, int steps) {
   on(exchange::Trained{});
 }
 
-const NeighbourCourse::Packed& NeighbourCourse::packed(std::size_t place) {
+const NeighbourProtocol::Packed& NeighbourProtocol::packed(std::size_t place) {
   const std::size_t key = run_.plan.traits.per_receiver ? place : 0;
   const auto found = packed_.find(key);
   if (found != packed_.end()) return found->second;
   const Message<float>& message = algorithm_->message(key);
   Packed made;
-  made.parcel.kind = Parcel::Kind::kMix;
-  made.parcel.first = message.first.size();
-  made.parcel.second = message.second.size();
-  made.parcel.packed = message.packed.size();
-  made.parcel.has_scalar = message.has_scalar;
-  made.parcel.scalar = message.scalar;
+  made.transfer.kind = VectorTransfer::Kind::kMix;
+  made.transfer.first = message.first.size();
+  made.transfer.second = message.second.size();
+  made.transfer.packed = message.packed.size();
+  made.transfer.has_scalar = message.has_scalar;
+  made.transfer.scalar = message.scalar;
   made.data = pack(message);
   return packed_.emplace(key, std::move(made)).first->second;
 }
 
-void NeighbourCourse::perform(exchange::Announce& announce) {
+void NeighbourProtocol::perform(exchange::Announce& announce) {
   const Packed& message = packed(announce.place);
-  Parcel parcel = message.parcel;
-  parcel.exchange = announce.exchange;
-  parcel.support = support();
+  VectorTransfer transfer = message.transfer;
+  transfer.exchange = announce.exchange;
+  transfer.support = support();
   if (tags_edges_) {
-    parcel.era = incarnation_;
+    transfer.era = incarnation_;
     const auto theirs = incarnations_.find(announce.to);
-    parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
+    transfer.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
   } else {
-    parcel.era = announce.era;
-    parcel.attempt = announce.next_era;
+    transfer.era = announce.era;
+    transfer.attempt = announce.next_era;
   }
   std::deque<Packed>& sent = sent_[announce.to];
-  if (!sent.empty() && sent.back().parcel.exchange == announce.exchange) sent.pop_back();
-  sent.push_back({parcel, message.data});
+  if (!sent.empty() && sent.back().transfer.exchange == announce.exchange) sent.pop_back();
+  sent.push_back({transfer, message.data});
   if (sent.size() > kept_max_) sent.pop_front();
-  host_.send(announce.to, parcel, message.data);
+  host_.send(announce.to, transfer, message.data);
 }
 
 // Questions and answers in the words of an all-reduce. `attempt`: of an answer, the exchange that
 // was asked for; `held`: the support, see note_of().
-void NeighbourCourse::perform(exchange::Ask& ask) {
+void NeighbourProtocol::perform(exchange::Ask& ask) {
   host_.send(
       ask.to,
       {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange, .held = note_of(support())});
 }
 
-void NeighbourCourse::perform(exchange::Answer& answer) {
+void NeighbourProtocol::perform(exchange::Answer& answer) {
   host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
                          .exchange = answer.exchange,
                          .attempt = static_cast<std::uint32_t>(answer.asked),
@@ -255,30 +256,30 @@ void NeighbourCourse::perform(exchange::Answer& answer) {
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
-std::optional<Message<float>> NeighbourCourse::read(Member from,
-                                                    const exchange::Arrival& arrival) const {
-  const Parcel& parcel = arrival.parcel;
+std::optional<Message<float>> NeighbourProtocol::read(Member from,
+                                                      const exchange::Arrival& arrival) const {
+  const VectorTransfer& transfer = arrival.transfer;
   // Its own message is the measure, and it has none where it sends to nobody.
   const bool has_own =
       !run_.plan.traits.per_receiver || !machine_.matrix().receivers(self_).empty();
   if (!has_own) return std::nullopt;
   const Message<float>& own = algorithm_->message(0);
-  const std::span<const float> all(floats(arrival.data), parcel.first + parcel.second);
+  const std::span<const float> all(floats(arrival.data), transfer.first + transfer.second);
   const ByteView packed = arrival.data.view().subspan(4 * all.size());
-  const bool alike = parcel.first == own.first.size() && parcel.second == own.second.size() &&
-                     parcel.packed == own.packed.size() && parcel.has_scalar == own.has_scalar;
+  const bool alike = transfer.first == own.first.size() && transfer.second == own.second.size() &&
+                     transfer.packed == own.packed.size() && transfer.has_scalar == own.has_scalar;
   // A robust rule judges all values itself, as in the simulation.
   const bool fit_to_mix = run_.plan.robust.is_on() || is_finite(all);
   if (!alike || !fit_to_mix || !algorithm_->can_read(from, packed)) return std::nullopt;
-  return Message<float>{.first = all.first(parcel.first),
-                        .second = all.subspan(parcel.first),
+  return Message<float>{.first = all.first(transfer.first),
+                        .second = all.subspan(transfer.first),
                         .packed = packed,
-                        .scalar = parcel.scalar,
-                        .has_scalar = parcel.has_scalar};
+                        .scalar = transfer.scalar,
+                        .has_scalar = transfer.has_scalar};
 }
 
 // False: it is left out, and its weight is added to our own.
-bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
+bool NeighbourProtocol::is_usual(Member from, const Message<float>& message) {
   if (run_.plan.robust.is_on()) return true;
   const Message<float>& own = algorithm_->message(0);
   const UsualDistance* far = nullptr;
@@ -298,7 +299,7 @@ bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
   return false;
 }
 
-void NeighbourCourse::perform(exchange::Mix& mix) {
+void NeighbourProtocol::perform(exchange::Mix& mix) {
   arrivals_.clear();
   messages_.clear();
   inbox_.clear();
@@ -330,7 +331,7 @@ void NeighbourCourse::perform(exchange::Mix& mix) {
       [this] { mixed(); });
 }
 
-void NeighbourCourse::mixed() {
+void NeighbourProtocol::mixed() {
   computing_ = false;
   name_far();
   packed_.clear();
@@ -342,7 +343,7 @@ void NeighbourCourse::mixed() {
 }
 
 // Who exceeded the bound of the robust rule in the exchange that was mixed.
-void NeighbourCourse::name_far() {
+void NeighbourProtocol::name_far() {
   const std::span<const Bounded> bounded = algorithm_->bounded();
   std::size_t entry = 0;
   for (const Received<float>& received : inbox_) {
@@ -355,15 +356,15 @@ void NeighbourCourse::name_far() {
 }
 
 // While the model may be read: not once the next training has begun.
-void NeighbourCourse::look() {
+void NeighbourProtocol::look() {
   if (std::exchange(fresh_, false)) host_.advanced();
 }
 
-void NeighbourCourse::perform(exchange::Copy& copy) { host_.copy_model(std::move(copy.donors)); }
+void NeighbourProtocol::perform(exchange::Copy& copy) { host_.copy_model(std::move(copy.donors)); }
 
-void NeighbourCourse::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
+void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
 
-void NeighbourCourse::perform(exchange::Finish&) {
+void NeighbourProtocol::perform(exchange::Finish&) {
   for (std::string& line : far_.finish()) host_.say(LogLevel::kWarning, std::move(line));
   host_.finished();
 }
@@ -372,70 +373,72 @@ void NeighbourCourse::perform(exchange::Finish&) {
 
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
-bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
-  const std::uint32_t known = std::exchange(incarnations_[from], parcel.era);
+bool NeighbourProtocol::agree_on_edge(Member from, const VectorTransfer& transfer) {
+  const std::uint32_t known = std::exchange(incarnations_[from], transfer.era);
   // Who was not known took nothing that was pushed: nothing named its incarnation.
-  if (known != 0 && known != parcel.era) {
+  if (known != 0 && known != transfer.era) {
     algorithm_->forget(from);
     packed_.clear();  // what was pushed to its former self
   }
-  return parcel.attempt == incarnation_;
+  return transfer.attempt == incarnation_;
 }
 
-// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a parcel
+// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a transfer
 // without vectors says no more than that.
-void NeighbourCourse::introduce(Member to) {
+void NeighbourProtocol::introduce(Member to) {
   if (!tags_edges_) return;
-  Parcel parcel{.kind = Parcel::Kind::kMix, .exchange = machine_.exchange()};
-  parcel.era = incarnation_;
+  VectorTransfer transfer{.kind = VectorTransfer::Kind::kMix, .exchange = machine_.exchange()};
+  transfer.era = incarnation_;
   const auto theirs = incarnations_.find(to);
-  parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
-  host_.send(to, parcel, {});
+  transfer.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
+  host_.send(to, transfer, {});
 }
 
 // Whether it bears what its sender must be known by before anything of it counts.
-bool NeighbourCourse::introduces(Member from, const Parcel& parcel) const {
+bool NeighbourProtocol::introduces(Member from, const VectorTransfer& transfer) const {
   if (!tags_edges_) return false;
   const auto known = incarnations_.find(from);
-  return known == incarnations_.end() || known->second != parcel.era;
+  return known == incarnations_.end() || known->second != transfer.era;
 }
 
 // Of graphs that are drawn anew anybody may be a sender.
-bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
+bool NeighbourProtocol::may_send(Member from, Exchange exchange) const {
   if (run_.topology->period() == 0) return true;
   const auto matrix = run_.topology->at(exchange);
   return std::ranges::binary_search(matrix->senders(self_), from, {}, &topologies::Weight::node);
 }
 
-Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
-  const bool is_introduction = tags_edges_ && payload_bytes(parcel) == 0;
-  if (parcel.kind == Parcel::Kind::kMix && is_introduction) return {};
-  const bool wanted = machine_.wants(from, parcel.exchange) || introduces(from, parcel);
-  if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
-    return rejected("not-wanted", "this parcel is of no use here now");
+Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfer) const {
+  const bool is_introduction = tags_edges_ && payload_bytes(transfer) == 0;
+  if (transfer.kind == VectorTransfer::Kind::kMix && is_introduction) return {};
+  const bool wanted = machine_.wants(from, transfer.exchange) || introduces(from, transfer);
+  if (transfer.kind != VectorTransfer::Kind::kMix || !wanted ||
+      !may_send(from, transfer.exchange)) {
+    return rejected("not-wanted", "this transfer is of no use here now");
   }
   const std::uint64_t size = run_.initial.size();
   const auto is_vector = [&](std::uint64_t count) { return count == 0 || count == size; };
   // The largest encoding is that of mass: 8 bytes an element and the weight.
-  if (is_vector(parcel.first) && is_vector(parcel.second) && parcel.packed <= 8 * (size + 1)) {
+  if (is_vector(transfer.first) && is_vector(transfer.second) &&
+      transfer.packed <= 8 * (size + 1)) {
     return {};
   }
   return rejected("wrong-vectors",
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
-void NeighbourCourse::overheard(Member from, const Parcel& parcel) {
-  if (parcel.kind == Parcel::Kind::kMix)
-    on(exchange::Overheard{from, parcel.exchange, parcel.support});
+void NeighbourProtocol::take_unused(Member from, const VectorTransfer& transfer) {
+  if (transfer.kind == VectorTransfer::Kind::kMix)
+    on(exchange::MessageUnused{from, transfer.exchange, transfer.support});
 }
 
-void NeighbourCourse::take_postponed() {
+void NeighbourProtocol::take_postponed() {
   for (auto& [from, whole] : std::exchange(postponed_, {})) take(from, std::move(whole));
 }
 
-void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
+void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
   if (tags_edges_) {
-    const bool is_new = introduces(from, whole.parcel);
+    const bool is_new = introduces(from, whole.transfer);
     const bool is_empty = whole.data.empty();
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
       if (!is_empty || !postponed_.contains(from)) {
@@ -443,15 +446,15 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
       }
       return;
     }
-    const bool agreed = agree_on_edge(from, whole.parcel);
+    const bool agreed = agree_on_edge(from, whole.transfer);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
     if (!agreed || is_empty) return;
-    whole.parcel.era = whole.parcel.attempt = 0;
+    whole.transfer.era = whole.transfer.attempt = 0;
   }
-  on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
+  on(exchange::MessageReceived{{from, whole.transfer, std::move(whole.data)}});
 }
 
-void NeighbourCourse::take(Member from, const ReduceNote& note) {
+void NeighbourProtocol::take(Member from, const ReduceNote& note) {
   if (note.kind == ReduceNote::Kind::kAsk) {
     on(exchange::Asked{from, note.exchange, support_of(note)});
   } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
@@ -460,27 +463,27 @@ void NeighbourCourse::take(Member from, const ReduceNote& note) {
   }
 }
 
-void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
+void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   introduce(from);
-  on(exchange::Told{from, hello.exchange, hello.begun, hello.support});
+  on(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
-    if (announces && sent.parcel.exchange == machine_.exchange()) continue;
-    if (!tags_edges_ && hello.begun && sent.parcel.exchange < hello.exchange) continue;
-    host_.send(from, sent.parcel, sent.data);
+    if (announces && sent.transfer.exchange == machine_.exchange()) continue;
+    if (!tags_edges_ && hello.begun && sent.transfer.exchange < hello.exchange) continue;
+    host_.send(from, sent.transfer, sent.data);
   }
   on(exchange::LinkUp{from});
 }
 
-void NeighbourCourse::link_lost(Member member) { on(exchange::LinkDown{member}); }
+void NeighbourProtocol::link_lost(Member member) { on(exchange::LinkDown{member}); }
 
-void NeighbourCourse::reach(Member member, bool reachable) {
+void NeighbourProtocol::reach(Member member, bool reachable) {
   on(exchange::Reach{member, reachable});
 }
 
-void NeighbourCourse::copied(Progress progress, std::span<const float> model) {
+void NeighbourProtocol::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(!computing_ && model.size() == run_.initial.size());
   if (run_.plan.traits.loss_safe) {
     algorithm_->restart(model);
@@ -492,11 +495,13 @@ void NeighbourCourse::copied(Progress progress, std::span<const float> model) {
   on(exchange::Copied{progress.exchange});
 }
 
-void NeighbourCourse::not_copied() { on(exchange::Copied{std::nullopt}); }
+void NeighbourProtocol::not_copied() { on(exchange::Copied{std::nullopt}); }
 
-void NeighbourCourse::tick() { on(exchange::Tick{}); }
+void NeighbourProtocol::tick() { on(exchange::Tick{}); }
 
-std::optional<TimePoint> NeighbourCourse::next_deadline() const { return machine_.next_deadline(); }
+std::optional<TimePoint> NeighbourProtocol::next_deadline() const {
+  return machine_.next_deadline();
+}
 
 bool is_finite(std::span<const float> values) {
   constexpr std::uint32_t kExponent = 0x7F800000;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "gossip/peer/async_course.h"
-#include "gossip/peer/mean_course.h"
-#include "gossip/peer/neighbour_course.h"
+#include "gossip/peer/all_reduce_protocol.h"
+#include "gossip/peer/asynchronous_protocol.h"
+#include "gossip/peer/neighbour_protocol.h"
 
 namespace starling::gossip {
 namespace {
@@ -24,7 +24,7 @@ std::uint64_t resent_exchanges(const NetworkRun& run) {
 }  // namespace
 
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
-                                                 CourseStart& start) {
+                                                 ProtocolStart& start) {
   if (start.former) return std::move(start.former->algorithm);
   return make_algorithm<float>(run.plan, self, std::span<const float>(start.model));
 }
@@ -37,12 +37,13 @@ std::size_t messages_of_use(const NetworkRun& run) {
   return one_way ? std::clamp<std::size_t>(resent_exchanges(run), kFew, kMost) : kFew;
 }
 
-std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
-                                    CoursePlace place, const CoursePatience& patience,
-                                    CourseStart start) {
+std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalSteps& local,
+                                                ProtocolHost& host, ProtocolPlace place,
+                                                const ProtocolPatience& patience,
+                                                ProtocolStart start) {
   switch (run.plan.traits.pattern) {
     case Pattern::kNeighbours:
-      return std::make_unique<NeighbourCourse>(
+      return std::make_unique<NeighbourProtocol>(
           run, local, host, std::move(place),
           ExchangeOptions{.schedule = run.options.schedule(),
                           .loss_safe = run.plan.traits.loss_safe,
@@ -57,11 +58,11 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
                           .run_age = start.run_age},
           std::move(start));
     case Pattern::kMean:
-      return std::make_unique<MeanCourse>(run, local, host, std::move(place), patience,
-                                          std::move(start));
+      return std::make_unique<AllReduceProtocol>(run, local, host, std::move(place), patience,
+                                                 std::move(start));
     case Pattern::kPairs:
-      return std::make_unique<AsyncCourse>(run, local, host, std::move(place), patience,
-                                           std::move(start));
+      return std::make_unique<AsynchronousProtocol>(run, local, host, std::move(place), patience,
+                                                    std::move(start));
   }
   STARLING_CHECK(false);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/mean_course.h"
+#include "gossip/peer/all_reduce_protocol.h"
 
 #include <fmt/format.h>
 
@@ -13,14 +13,14 @@
 namespace starling::gossip {
 
 using collective::Floats;
-using protocol::Parcel;
+using protocol::VectorTransfer;
 
 namespace {
 
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
 
-collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
+collective::AllReduceOptions reduce_options(const ProtocolPatience& patience, Exchange first) {
   collective::AllReduceOptions options;
   // Before the very first exchange the others may still be starting.
   options.stragglers = {.initial = first == 0 ? patience.start : patience.min,
@@ -36,8 +36,9 @@ collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exch
 
 }  // namespace
 
-MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
-                       CoursePlace place, const CoursePatience& patience, CourseStart start)
+AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
+                                     ProtocolPlace place, const ProtocolPatience& patience,
+                                     ProtocolStart start)
     : run_(run),
       schedule_(run.options.schedule()),
       local_(local),
@@ -58,7 +59,7 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
   host_.say(LogLevel::kWarning, "the algorithm's state begins anew: " + restored.error().message());
 }
 
-void MeanCourse::begin() {
+void AllReduceProtocol::begin() {
   STARLING_CHECK(state_ == State::kIdle);
   if (trained_) {
     reduce();
@@ -67,7 +68,7 @@ void MeanCourse::begin() {
   }
 }
 
-std::vector<Member> MeanCourse::neighbours() const {
+std::vector<Member> AllReduceProtocol::neighbours() const {
   std::vector<Member> all;
   for (Member member = 0; member < names_.size(); ++member) {
     if (member != self_) all.push_back(member);
@@ -75,7 +76,7 @@ std::vector<Member> MeanCourse::neighbours() const {
   return all;
 }
 
-CourseProgress MeanCourse::progress() const {
+TrainingProgress AllReduceProtocol::progress() const {
   static constexpr std::array<std::string_view, 7> kStates = {
       "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
   return {.state = kStates[static_cast<std::size_t>(state_)],
@@ -87,15 +88,15 @@ CourseProgress MeanCourse::progress() const {
           .expected = static_cast<std::uint32_t>(names_.size() - 1)};
 }
 
-std::optional<std::span<const float>> MeanCourse::model() const {
+std::optional<std::span<const float>> AllReduceProtocol::model() const {
   if (computing_ || state_ == State::kCopying) return std::nullopt;  // of no exchange yet
   return algorithm_->model();
 }
 
-Bytes MeanCourse::state() const { return save_state(*algorithm_); }
+Bytes AllReduceProtocol::state() const { return save_state(*algorithm_); }
 
 // While a model is being copied, this one is of no exchange.
-std::optional<Handover> MeanCourse::hand_over() {
+std::optional<Handover> AllReduceProtocol::hand_over() {
   STARLING_CHECK(!computing_);
   if (state_ == State::kCopying) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
@@ -103,13 +104,14 @@ std::optional<Handover> MeanCourse::hand_over() {
                   .trained = state_ == State::kReducing};
 }
 
-protocol::Support MeanCourse::support() const {
+protocol::Support AllReduceProtocol::support() const {
   return {.minority = is_minority(), .backed = at_.backed};
 }
 
-// --- the course ---------------------------------------------------------------------------------
+// --- the protocol
+// ---------------------------------------------------------------------------------
 
-void MeanCourse::go_on() {
+void AllReduceProtocol::go_on() {
   const std::uint64_t step = schedule_.after(at_.exchange);
   if (step == schedule_.steps) {
     state_ = State::kFinished;
@@ -132,7 +134,7 @@ void MeanCourse::go_on() {
       [this, loss, steps] { trained(*loss, steps); });
 }
 
-void MeanCourse::trained(const Result<double>& loss_sum, int steps) {
+void AllReduceProtocol::trained(const Result<double>& loss_sum, int steps) {
   if (!loss_sum) return host_.failed(loss_sum.error());
   computing_ = false;
   loss_sum_ += *loss_sum;
@@ -144,13 +146,13 @@ void MeanCourse::trained(const Result<double>& loss_sum, int steps) {
   reduce();
 }
 
-void MeanCourse::reduce() {
+void AllReduceProtocol::reduce() {
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;
   on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
-void MeanCourse::perform(collective::Finished& finished) {
+void AllReduceProtocol::perform(collective::Finished& finished) {
   STARLING_CHECK(state_ == State::kReducing && finished.at == at_);
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
@@ -173,7 +175,7 @@ void MeanCourse::perform(collective::Finished& finished) {
 }
 
 // False: it is left out, and this peer goes on with its own model.
-bool MeanCourse::is_usual(const collective::Finished& finished) {
+bool AllReduceProtocol::is_usual(const collective::Finished& finished) {
   const std::span<const float> own = algorithm_->message(0).first;
   const std::span<const float> before = common_.empty() ? own : std::span<const float>(common_);
   if (usual_.accepts(self_, finished.mean.values, before)) return true;
@@ -194,7 +196,7 @@ bool MeanCourse::is_usual(const collective::Finished& finished) {
   return false;
 }
 
-void MeanCourse::mixed() {
+void AllReduceProtocol::mixed() {
   computing_ = false;
   if (inbox_.message != nullptr) {
     const std::span<const float> model = algorithm_->model();
@@ -210,7 +212,7 @@ void MeanCourse::mixed() {
   state_ = State::kPacing;
 }
 
-void MeanCourse::say_standing(const Progress& next, std::size_t members) {
+void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) {
   const bool backed = next.backed == next.exchange;
   if (backed != is_minority()) return;
   if (backed) {
@@ -225,7 +227,7 @@ void MeanCourse::say_standing(const Progress& next, std::size_t members) {
 }
 
 // Others have come further without us.
-void MeanCourse::perform(collective::CatchUp& catch_up) {
+void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
   std::vector<Member> from = donors(catch_up.donors);
   next_ = catch_up.next;
   state_ = State::kCopying;
@@ -238,7 +240,7 @@ void MeanCourse::perform(collective::CatchUp& catch_up) {
 }
 
 // Of these as many as can be reached; of none, any other.
-std::vector<Member> MeanCourse::donors(const std::vector<Member>& first) const {
+std::vector<Member> AllReduceProtocol::donors(const std::vector<Member>& first) const {
   std::vector<Member> donors;
   for (const Member member : first) {
     if (member != self_ && linked_[member] && donors.size() < kDonorsMax) donors.push_back(member);
@@ -251,7 +253,7 @@ std::vector<Member> MeanCourse::donors(const std::vector<Member>& first) const {
 
 // Who ended the run among a minority takes part again where a majority still trains, and keeps it
 // waiting for nothing otherwise. Two donors tell how far they are, where there are two.
-void MeanCourse::come_back(Member from, Progress theirs) {
+void AllReduceProtocol::come_back(Member from, Progress theirs) {
   if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
   if (theirs.backed <= at_.backed || theirs.exchange > total_) return;
   if (host_.now() < return_again_) return;
@@ -266,7 +268,7 @@ void MeanCourse::come_back(Member from, Progress theirs) {
   host_.copy_model(donors(others));
 }
 
-void MeanCourse::copied(Progress progress, std::span<const float> model) {
+void AllReduceProtocol::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);
@@ -291,7 +293,7 @@ void MeanCourse::copied(Progress progress, std::span<const float> model) {
   go_on();
 }
 
-void MeanCourse::not_copied() {
+void AllReduceProtocol::not_copied() {
   if (std::exchange(returning_, false)) {
     state_ = State::kFinished;
     return;
@@ -300,75 +302,75 @@ void MeanCourse::not_copied() {
 }
 
 // The local steps are done; where the others are this peer can only be with their model.
-void MeanCourse::keep_own(std::string why) {
+void AllReduceProtocol::keep_own(std::string why) {
   host_.say(LogLevel::kWarning, std::move(why));
   reduce();
 }
 
 // --- the machine --------------------------------------------------------------------------------
 
-void MeanCourse::on(collective::Event event) {
+void AllReduceProtocol::on(collective::Event event) {
   for (collective::Action& action : machine_.on(std::move(event), host_.now())) {
     std::visit([this](auto& a) { perform(a); }, action);
   }
 }
 
-void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
+void AllReduceProtocol::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
 
-void MeanCourse::perform(collective::SendPiece& send) {
-  const Parcel parcel{.kind = Parcel::Kind::kReduce,
-                      .exchange = send.at.exchange,
-                      .attempt = send.attempt,
-                      .place = send.place,
-                      .first = send.floats.values.size(),
-                      .support = {.backed = send.at.backed}};
-  host_.send(send.to, parcel, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
+void AllReduceProtocol::perform(collective::SendPiece& send) {
+  const VectorTransfer transfer{.kind = VectorTransfer::Kind::kReduce,
+                                .exchange = send.at.exchange,
+                                .attempt = send.attempt,
+                                .place = send.place,
+                                .first = send.floats.values.size(),
+                                .support = {.backed = send.at.backed}};
+  host_.send(send.to, transfer, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
 }
 
-void MeanCourse::perform(collective::Say& say) { host_.say(say.level, std::move(say.line)); }
+void AllReduceProtocol::perform(collective::Say& say) { host_.say(say.level, std::move(say.line)); }
 
 // --- what comes ---------------------------------------------------------------------------------
 
-Result<void> MeanCourse::judge(Member from, const Parcel& parcel) const {
-  if (parcel.kind != Parcel::Kind::kReduce) {
-    return rejected("not-wanted", "this parcel is of no use here now");
+Result<void> AllReduceProtocol::check(Member from, const VectorTransfer& transfer) const {
+  if (transfer.kind != VectorTransfer::Kind::kReduce) {
+    return rejected("not-wanted", "this transfer is of no use here now");
   }
-  if (parcel.first > run_.initial.size() || parcel.second != 0 || parcel.packed != 0) {
+  if (transfer.first > run_.initial.size() || transfer.second != 0 || transfer.packed != 0) {
     return rejected("wrong-vectors",
                     fmt::format("{} announces vectors that are not of this model", names_[from]));
   }
   return {};
 }
 
-void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
+void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
   // Finite or not: the sum of others' numbers may be none, and all who wait for it have to hear it.
   // The mean is judged in the end, by all alike.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
-                                      whole.parcel.first);
-  on(collective::PieceReceived{from, whole.parcel.epoch, progress_of(whole.parcel),
-                               whole.parcel.attempt, whole.parcel.place,
+                                      whole.transfer.first);
+  on(collective::PieceReceived{from, whole.transfer.epoch, progress_of(whole.transfer),
+                               whole.transfer.attempt, whole.transfer.place,
                                Floats{whole.data.owner(), values}});
 }
 
-void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
+void AllReduceProtocol::take(Member from, const protocol::ReduceNote& note) {
   if (!can_be(progress_of(note))) return;
   come_back(from, progress_of(note));
   on(collective::NoteReceived{from, note});
 }
 
-void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
+void AllReduceProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   linked_[from] = true;
   const bool says_where = hello.begun && can_be(progress_of(hello));
   if (says_where) come_back(from, progress_of(hello));
   on(collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
 }
 
-void MeanCourse::link_lost(Member member) {
+void AllReduceProtocol::link_lost(Member member) {
   linked_[member] = false;
   on(collective::LinkDown{member});
 }
 
-void MeanCourse::reach(Member member, bool reachable) {
+void AllReduceProtocol::reach(Member member, bool reachable) {
   if (!reachable) {
     on(collective::LinkDown{member});
   } else if (linked_[member]) {  // a link that was whole all the time does not say it again
@@ -376,13 +378,13 @@ void MeanCourse::reach(Member member, bool reachable) {
   }
 }
 
-void MeanCourse::tick() {
+void AllReduceProtocol::tick() {
   const auto due = machine_.next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
   if (state_ == State::kPacing && host_.now() >= resume_) go_on();
 }
 
-std::optional<TimePoint> MeanCourse::next_deadline() const {
+std::optional<TimePoint> AllReduceProtocol::next_deadline() const {
   std::optional<TimePoint> due = machine_.next_deadline();
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
   if (state_ == State::kPacing && !host_.is_leaving()) sooner(resume_);

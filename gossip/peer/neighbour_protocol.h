@@ -9,31 +9,31 @@
 
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/far_neighbours.h"
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 #include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
-class NeighbourCourse final : public Course {
+class NeighbourProtocol final : public TrainingProtocol {
  public:
-  // All references must outlive the course. Requires: run.topology.
-  NeighbourCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
-                  const ExchangeOptions& options, CourseStart start);
+  // All references must outlive the protocol. Requires: run.topology.
+  NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
+                    ProtocolPlace place, const ExchangeOptions& options, ProtocolStart start);
 
   void begin() override;
   std::vector<Member> neighbours() const override;
-  CourseProgress progress() const override;
+  TrainingProgress progress() const override;
   bool is_finished() const override;
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
   protocol::Support support() const override { return machine_.support(host_.now()); }
-  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
-  void overheard(Member from, const protocol::Parcel& parcel) override;
-  void take(Member from, ParcelFlow::Whole whole) override;
+  Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
+  void take_unused(Member from, const protocol::VectorTransfer& transfer) override;
+  void take(Member from, TransferFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;
-  void told(Member from, const protocol::PeerHello& hello) override;
+  void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
   void copied(Progress progress, std::span<const float> model) override;
@@ -45,7 +45,7 @@ class NeighbourCourse final : public Course {
 
  private:
   struct Packed {
-    protocol::Parcel parcel;
+    protocol::VectorTransfer transfer;
     SharedBytes data;
   };
 
@@ -68,17 +68,17 @@ class NeighbourCourse final : public Course {
   Links links() const;
   const Packed& packed(std::size_t place);
   void introduce(Member to);
-  bool introduces(Member from, const protocol::Parcel& parcel) const;
+  bool introduces(Member from, const protocol::VectorTransfer& transfer) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
-  bool agree_on_edge(Member from, const protocol::Parcel& parcel);
+  bool agree_on_edge(Member from, const protocol::VectorTransfer& transfer);
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
   bool is_usual(Member from, const Message<float>& message);
   void name_far();
 
   const NetworkRun& run_;
   LocalSteps& local_;
-  CourseHost& host_;
+  ProtocolHost& host_;
   Member self_;
   std::vector<std::string> names_;
   const std::set<Member> absent_;
@@ -102,8 +102,8 @@ class NeighbourCourse final : public Course {
   UsualDistance usual_first_;  // of messages' vectors from our own
   UsualDistance usual_second_;
   FarNeighbours far_;  // under a robust rule, which takes the place of what is usual
-  std::map<Member, std::uint32_t> incarnations_;   // of the other ends
-  std::map<Member, ParcelFlow::Whole> postponed_;  // of other incarnations, until it is computed
+  std::map<Member, std::uint32_t> incarnations_;     // of the other ends
+  std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
   double loss_sum_ = 0;
   std::uint64_t loss_steps_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a peer goes through one roster's run: with the neighbours step by step, with the mean of all,
-// or in pairs. A course knows no sockets and no threads; it asks its host.
+// or in pairs. A training protocol knows no sockets and no threads; it asks its host.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 #include "core/linalg/aligned.h"
 #include "core/protocol/messages.h"
 #include "gossip/algorithms/algorithm.h"
-#include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/transfer_flow.h"
 #include "gossip/training/traffic.h"
 
 namespace starling::gossip {
@@ -25,16 +25,16 @@ using protocol::Exchange;
 using protocol::Member;
 using protocol::Progress;
 
-// What a course asks of the peer around it. All on one thread, but for the work of compute().
-class CourseHost {
+// What a protocol asks of the peer around it. All on one thread, but for the work of compute().
+class ProtocolHost {
  public:
-  virtual ~CourseHost() = default;
+  virtual ~ProtocolHost() = default;
   virtual TimePoint now() const = 0;
   // Epoch and transfer id are filled in. Lost where there is no link.
-  virtual void send(Member to, protocol::Parcel parcel, SharedBytes data) = 0;
+  virtual void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) = 0;
   virtual void send(Member to, protocol::ReduceNote note) = 0;
   // `work` on another thread, then `done` in a later turn; one at a time. Both are dropped when the
-  // course ends in between.
+  // training ends in between.
   virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
   // As compute(), for a local phase after which the run is at `step`: it may begin later, where the
   // run's pace is bounded.
@@ -42,12 +42,12 @@ class CourseHost {
                      std::function<void()> done) {
     compute(std::move(work), std::move(done));
   }
-  // Takes the model of these members, then calls Course::copied().
+  // Takes the model of these members, then calls TrainingProtocol::copied().
   virtual void copy_model(std::vector<Member> donors) = 0;
   virtual void say(LogLevel level, std::string line) = 0;
   // The model is another one now, at the end of an exchange: a moment to look at it.
   virtual void advanced() = 0;
-  // The course is about to end: no training is to begin any more. Its host ends it once it
+  // The protocol is about to end: no training is to begin any more. Its host ends it once it
   // computes nothing.
   virtual bool is_leaving() const = 0;
   virtual void finished() = 0;
@@ -55,7 +55,7 @@ class CourseHost {
   virtual void failed(Error error) = 0;
 };
 
-struct CourseProgress {
+struct TrainingProgress {
   std::string_view state = "joining";
   Exchange exchange = 0;
   std::uint64_t step = 0;
@@ -63,24 +63,24 @@ struct CourseProgress {
   std::uint64_t loss_steps = 0;
   std::uint32_t heard = 0;  // of those expected, in the last exchange
   std::uint32_t expected = 0;
-  // Of messages to it, as far as the course knows: late, lost, staleness.
+  // Of messages to it, as far as the protocol knows: late, lost, staleness.
   Traffic traffic = {};
 };
 
-// What the course of the next epoch continues with, so that a local phase is never trained twice.
+// What the protocol of the next epoch continues with, so that a local phase is never trained twice.
 struct Handover {
   std::unique_ptr<Algorithm<float>> algorithm;
   Exchange exchange = 0;
   bool trained = false;  // the local phase of this exchange is done, and was not mixed
 };
 
-class Course {
+class TrainingProtocol {
  public:
-  virtual ~Course() = default;
+  virtual ~TrainingProtocol() = default;
 
   virtual void begin() = 0;
   virtual std::vector<Member> neighbours() const = 0;  // to whom links are kept, ascending
-  virtual CourseProgress progress() const = 0;
+  virtual TrainingProgress progress() const = 0;
   virtual bool is_finished() const = 0;
   virtual bool is_computing() const = 0;
   // What others may copy, and what is stored and handed in: [d]. None while it is being computed.
@@ -94,13 +94,15 @@ class Course {
   // What a greeting says of the model.
   virtual protocol::Support support() const = 0;
 
-  // Whether an announced parcel is of use.
-  [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;
+  // Whether an announced transfer is of use.
+  [[nodiscard]] virtual Result<void> check(Member from,
+                                           const protocol::VectorTransfer& transfer) const = 0;
   // One that was not: it says where its sender is all the same.
-  virtual void overheard(Member, const protocol::Parcel&) {}
-  virtual void take(Member from, ParcelFlow::Whole whole) = 0;
+  virtual void take_unused(Member, const protocol::VectorTransfer&) {}
+  virtual void take(Member from, TransferFlow::Whole whole) = 0;
   virtual void take(Member from, const protocol::ReduceNote& note) = 0;
-  virtual void told(Member from, const protocol::PeerHello& hello) = 0;  // also when a link is up
+  virtual void take_hello(Member from,
+                          const protocol::PeerHello& hello) = 0;  // also when a link is up
   // The link broke, or there was none and it cannot be made.
   virtual void link_lost(Member member) = 0;
   virtual void reach(Member member, bool reachable) = 0;

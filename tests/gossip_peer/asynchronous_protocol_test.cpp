@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous courses: mass to the last bit while links come and go, nothing taken that was meant
-// for a former process, who is done and who is far behind; and whole peers over TLS.
-#include "gossip/peer/async_course.h"
+// Asynchronous protocols: mass to the last bit while links come and go, nothing taken that was
+// meant for a former process, who is done and who is far behind; and whole peers over TLS.
+#include "gossip/peer/asynchronous_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -27,12 +27,12 @@ double accuracy(const Experiment& experiment, std::span<const float> model) {
 }
 
 std::span<const float> model_of(const FakeNetwork& net, Member member) {
-  return *net.peers[member]->course->model();
+  return *net.peers[member]->training->model();
 }
 
 bool all_finished(const FakeNetwork& net) {
   return std::ranges::all_of(
-      net.peers, [](const auto& peer) { return !peer->course || peer->course->is_finished(); });
+      net.peers, [](const auto& peer) { return !peer->training || peer->training->is_finished(); });
 }
 
 void start_all(FakeNetwork& net) {
@@ -41,22 +41,23 @@ void start_all(FakeNetwork& net) {
 }
 
 // Every few milliseconds some link breaks, and comes back soon after.
-void shake(FakeNetwork& net) {
+void flap_links(FakeNetwork& net) {
   if (all_finished(net)) return;
   const auto draw = [&] { return static_cast<Member>(net.rng.below(net.peers.size())); };
   const Member a = draw();
   const Member b = draw();
   net.cut(a, b);
   net.at(net.now + from_seconds(net.rng.uniform(0, 0.03)), [&net, a, b] { net.connect(a, b); });
-  net.at(net.now + from_seconds(net.rng.uniform(0, 0.01)), [&net] { shake(net); });
+  net.at(net.now + from_seconds(net.rng.uniform(0, 0.01)), [&net] { flap_links(net); });
 }
 
 // --- mass ---------------------------------------------------------------------------------------
 
 const MassLedger* ledger_of(const FakeNetwork& net, Member member) {
-  const auto* course = dynamic_cast<const AsyncCourse*>(net.peers[member]->course.get());
-  if (course == nullptr) return nullptr;
-  return &*dynamic_cast<const PushSum<float>&>(course->algorithm()).ledger();
+  const auto* training =
+      dynamic_cast<const AsynchronousProtocol*>(net.peers[member]->training.get());
+  if (training == nullptr) return nullptr;
+  return &*dynamic_cast<const PushSum<float>&>(training->algorithm()).ledger();
 }
 
 // What was pushed onto the edge and not yet taken from it, of the weight.
@@ -77,11 +78,11 @@ MassLedger::Fixed whole_weight(const FakeNetwork& net) {
   return sum;
 }
 
-TEST(AsyncCourse, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
+TEST(AsynchronousProtocol, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     FakeNetwork net(testing::small_network_of_steps(150, "exponential", 6, "push-sum"), seed);
     start_all(net);
-    shake(net);
+    flap_links(net);
     const MassLedger::Fixed whole = MassLedger::Fixed{6} << 40;
     std::uint64_t events = 0;
     net.run_until([&] {
@@ -100,7 +101,7 @@ TEST(AsyncCourse, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
 }
 
 // Without faults nothing is on any edge at the end.
-TEST(AsyncCourse, AtRestAllWeightIsWithThePeers) {
+TEST(AsynchronousProtocol, AtRestAllWeightIsWithThePeers) {
   FakeNetwork net(testing::small_network_of_steps(50, "ring", 4, "push-sum"), 4);
   start_all(net);
   net.run_to_rest();
@@ -112,18 +113,18 @@ TEST(AsyncCourse, AtRestAllWeightIsWithThePeers) {
 
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
-TEST(AsyncCourse, NothingIsTakenTwiceWhenProcessesRestart) {
+TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
   FakeNetwork net(testing::small_network_of_steps(400, "complete", 5, "push-sum"), 7);
   start_all(net);
-  shake(net);
+  flap_links(net);
   std::uint32_t incarnation = 100;
   std::uint64_t events = 0;
   net.run_until([&] {
     if (++events % 200 == 0 && incarnation < 130) {
       const auto member = static_cast<Member>(net.rng.below(5));
-      const auto left = net.peers[member]->course->model();
-      CourseStart again{.exchange = net.peers[member]->course->progress().exchange,
-                        .model = {left->begin(), left->end()}};
+      const auto left = net.peers[member]->training->model();
+      ProtocolStart again{.exchange = net.peers[member]->training->progress().exchange,
+                          .model = {left->begin(), left->end()}};
       net.stop(member);
       net.start(member, ++incarnation, std::move(again));
       net.connect_all();
@@ -143,37 +144,38 @@ TEST(AsyncCourse, NothingIsTakenTwiceWhenProcessesRestart) {
 
 // --- pairs --------------------------------------------------------------------------------------
 
-TEST(AsyncCourse, AskersGoOnWhenRepliesAreLost) {
+TEST(AsynchronousProtocol, AskersGoOnWhenRepliesAreLost) {
   FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "ad-psgd"), 5);
   start_all(net);
-  shake(net);
+  flap_links(net);
   std::uint64_t replies = 0;
-  net.on_send = [&](Member, Member, const protocol::Parcel& parcel) {
-    replies += parcel.kind == protocol::Parcel::Kind::kReply ? 1 : 0;
+  net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
+    replies += transfer.kind == protocol::VectorTransfer::Kind::kReply ? 1 : 0;
   };
   net.run_to_rest();
   ASSERT_TRUE(all_finished(net));
   EXPECT_GT(replies, 100U);
   for (Member member = 0; member < 4; ++member) {
-    const auto* course = dynamic_cast<const AsyncCourse*>(net.peers[member]->course.get());
-    EXPECT_FALSE(course->algorithm().waiting());
+    const auto* training =
+        dynamic_cast<const AsynchronousProtocol*>(net.peers[member]->training.get());
+    EXPECT_FALSE(training->algorithm().waiting());
     EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85);
   }
 }
 
 // A reply that does not come, though the link stays.
-TEST(AsyncCourse, GivesUpAReplyAfterItsPatience) {
+TEST(AsynchronousProtocol, GivesUpAReplyAfterItsPatience) {
   FakeNetwork net(testing::small_network_of_steps(1000, "ring", 2, "ad-psgd"), 6);
   net.patience.min = std::chrono::milliseconds(500);
   start_all(net);
   std::vector<TimePoint> requests;
   const Member asker = net.run.plan.active[0] != 0 ? 0 : 1;
-  net.on_send = [&](Member, Member, const protocol::Parcel& parcel) {
-    if (parcel.kind == protocol::Parcel::Kind::kRequest) requests.push_back(net.now);
+  net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
+    if (transfer.kind == protocol::VectorTransfer::Kind::kRequest) requests.push_back(net.now);
   };
   net.run_until([&] { return requests.size() == 1; });
   // The other one is frozen from now on: it never answers.
-  const auto frozen = std::move(net.peers[1 - asker]->course);
+  const auto frozen = std::move(net.peers[1 - asker]->training);
   net.run_until([&] { return requests.size() == 3; });
   ASSERT_EQ(requests.size(), 3U);
   EXPECT_GE(requests[1] - requests[0], std::chrono::milliseconds(500));
@@ -181,13 +183,13 @@ TEST(AsyncCourse, GivesUpAReplyAfterItsPatience) {
 }
 
 // Who is done by far the first still ends near the others, and in the end all is quiet.
-TEST(AsyncCourse, WhoIsDoneMixesWithThoseWhoTrain) {
+TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
     FakeNetwork net(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
     for (const Member fast : {0, 1}) net.peers[fast]->phase = std::chrono::milliseconds(2);
     std::uint64_t sent_when_done = 0;
-    net.on_send = [&](Member from, Member, const protocol::Parcel& parcel) {
-      if (parcel.exchange > 0 && net.peers[from]->course->is_finished()) ++sent_when_done;
+    net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
+      if (transfer.exchange > 0 && net.peers[from]->training->is_finished()) ++sent_when_done;
     };
     start_all(net);
     net.run_to_rest();
@@ -199,20 +201,20 @@ TEST(AsyncCourse, WhoIsDoneMixesWithThoseWhoTrain) {
 
 // --- coming late --------------------------------------------------------------------------------
 
-TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
+TEST(AsynchronousProtocol, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
     FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, algorithm), 9);
     for (const Member member : {0, 1, 2}) net.start(member, member + 1);
     net.connect_all();
-    net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+    net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
     bool told_its_own = false;
-    net.on_send = [&](Member from, Member, const protocol::Parcel& parcel) {
-      if (from != 3 || net.peers[3]->copies > 0 || parcel.exchange == 0) return;
+    net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
+      if (from != 3 || net.peers[3]->copies > 0 || transfer.exchange == 0) return;
       told_its_own = true;
     };
     net.start(3, 4);
     net.connect_all();
-    net.run_until([&] { return net.peers[3]->course->progress().exchange >= 20; });
+    net.run_until([&] { return net.peers[3]->training->progress().exchange >= 20; });
     EXPECT_EQ(net.peers[3]->copies, 1) << algorithm;
     EXPECT_FALSE(told_its_own) << algorithm;
     EXPECT_GT(accuracy(net.experiment, model_of(net, 3)), 0.85) << algorithm;
@@ -223,14 +225,14 @@ TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
 }
 
 // Who asks first thing after copying asks with the model that it copied.
-TEST(AsyncCourse, WhatIsReplacedIsToldToNobody) {
+TEST(AsynchronousProtocol, WhatIsReplacedIsToldToNobody) {
   FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 9);
   const Member late = net.run.plan.active[3] != 0 ? 3 : 2;
   for (Member member = 0; member < 4; ++member) {
     if (member != late) net.start(member, member + 1);
   }
   net.connect_all();
-  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
   std::vector<float> first;
   net.falsify = [&](Member from, SharedBytes data) {
     if (from != late || data.size() == 0 || !first.empty() || net.peers[late]->copies == 0) {
@@ -249,72 +251,73 @@ TEST(AsyncCourse, WhatIsReplacedIsToldToNobody) {
 }
 
 // Cut off for a while, as a laptop that sleeps: the second absence is as any other.
-TEST(AsyncCourse, WhoReturnsFarBehindCopiesEachTime) {
+TEST(AsynchronousProtocol, WhoReturnsFarBehindCopiesEachTime) {
   FakeNetwork net(testing::small_network_of_steps(4000, "ring", 4, "push-sum"), 12);
   start_all(net);
-  net.run_until([&] { return net.peers[3]->course->progress().exchange >= 10; });
+  net.run_until([&] { return net.peers[3]->training->progress().exchange >= 10; });
   net.peers[3]->phase = std::chrono::seconds(10);
   protocol::Exchange others = 100;
   for (int absence = 1; absence <= 2; ++absence, others *= 8) {
     for (const Member member : {0, 2}) net.cut(member, 3);
-    net.run_until([&] { return net.peers[0]->course->progress().exchange >= others; });
+    net.run_until([&] { return net.peers[0]->training->progress().exchange >= others; });
     for (const Member member : {0, 2}) net.connect(member, 3);
     net.run_until([&] { return net.peers[3]->copies == absence; });
   }
 }
 
-TEST(AsyncCourse, NobodyGivesAModelAndItTrainsFromItsOwn) {
+TEST(AsynchronousProtocol, NobodyGivesAModelAndItTrainsFromItsOwn) {
   FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 10);
   for (const Member member : {0, 1, 2}) net.start(member, member + 1);
   net.connect_all();
-  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
   net.start(3, 4);
   net.connect_all();
   net.run_until([&] { return net.peers[3]->copies == 1; });
   for (const Member member : {0, 1, 2}) net.stop(member);
   net.run_to_rest();
-  EXPECT_TRUE(net.peers[3]->course->is_finished());
+  EXPECT_TRUE(net.peers[3]->training->is_finished());
   EXPECT_FALSE(net.peers[3]->failure);
 }
 
 // --- what others may send -----------------------------------------------------------------------
 
-TEST(AsyncCourse, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) {
+TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) {
   FakeNetwork net(testing::small_network_of_steps(400, "ring", 2, "ad-psgd"), 11);
   start_all(net);
-  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 5; });
+  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 5; });
   const Member passive = net.run.plan.active[0] != 0 ? 1 : 0;
   const Member asker = 1 - passive;
-  Course& course = *net.peers[passive]->course;
+  TrainingProtocol& training = *net.peers[passive]->training;
   const std::uint64_t size = net.run.initial.size();
-  using Parcel = protocol::Parcel;
-  const auto refused = [&](Parcel parcel) { return !course.judge(asker, parcel); };
-  EXPECT_TRUE(refused({.kind = Parcel::Kind::kMix, .exchange = 1, .first = size}));
-  EXPECT_TRUE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size + 1}));
-  EXPECT_TRUE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .second = size}));
-  EXPECT_TRUE(refused({.kind = Parcel::Kind::kPush, .exchange = 1, .packed = 8 * size}));
-  EXPECT_TRUE(refused({.kind = Parcel::Kind::kPush, .exchange = 1}));
-  EXPECT_FALSE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size}));
-  EXPECT_FALSE(refused({.kind = Parcel::Kind::kPush, .exchange = 1, .packed = 8 * (size + 1)}));
-  EXPECT_FALSE(refused({.kind = Parcel::Kind::kPush}));
+  using VectorTransfer = protocol::VectorTransfer;
+  const auto refused = [&](VectorTransfer transfer) { return !training.check(asker, transfer); };
+  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kMix, .exchange = 1, .first = size}));
+  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size + 1}));
+  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .second = size}));
+  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1, .packed = 8 * size}));
+  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1}));
+  EXPECT_FALSE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size}));
+  EXPECT_FALSE(
+      refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1, .packed = 8 * (size + 1)}));
+  EXPECT_FALSE(refused({.kind = VectorTransfer::Kind::kPush}));
 
   const std::vector<float> before(model_of(net, passive).begin(), model_of(net, passive).end());
   std::vector<float> poison(size, 1.0F);
   poison[size / 2] = std::numeric_limits<float>::quiet_NaN();
-  Parcel parcel{.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size};
-  parcel.era = asker + 1;
-  parcel.attempt = passive + 1;
-  course.take(asker, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
+  VectorTransfer transfer{.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size};
+  transfer.era = asker + 1;
+  transfer.attempt = passive + 1;
+  training.take(asker, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
   EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
   // The same for a former process.
-  parcel.attempt = passive + 77;
-  course.take(asker, {parcel, SharedBytes::own(Bytes(4 * size))});
+  transfer.attempt = passive + 77;
+  training.take(asker, {transfer, SharedBytes::own(Bytes(4 * size))});
   EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
   // What is meant for this one counts.
-  parcel.attempt = passive + 1;
-  course.take(asker, {parcel, SharedBytes::own(Bytes(4 * size))});
+  transfer.attempt = passive + 1;
+  training.take(asker, {transfer, SharedBytes::own(Bytes(4 * size))});
   EXPECT_NE(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
 }
@@ -371,7 +374,7 @@ TEST_P(AsyncPeers, OneStopsAndComesBack) {
       "all are heard by all their neighbours again");
 }
 
-INSTANTIATE_TEST_SUITE_P(AsyncCourse, AsyncPeers,
+INSTANTIATE_TEST_SUITE_P(AsynchronousProtocol, AsyncPeers,
                          ::testing::Values(std::pair("ad-psgd", "ring"),
                                            std::pair("push-sum", "exponential")),
                          [](const auto& instance) {

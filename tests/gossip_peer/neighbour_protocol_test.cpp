@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a course among neighbours does with its algorithm's state, without faults.
-#include "gossip/peer/neighbour_course.h"
+// What a protocol among neighbours does with its algorithm's state, without faults.
+#include "gossip/peer/neighbour_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,14 @@ namespace {
 using starling::testing::FakeNetwork;
 
 // The weight is the last number of the ledger's state.
-std::uint64_t weight_of(const Course& course) {
-  const Bytes state = course.state();
+std::uint64_t weight_of(const TrainingProtocol& training) {
+  const Bytes state = training.state();
   return load_little<std::uint64_t>(state.data() + state.size() - sizeof(std::uint64_t));
 }
 
 // What is pushed before two neighbours know each other waits on the edge. Were it lost, each step
 // would move the mean model by n / (sum of the weights left) of itself.
-TEST(NeighbourCourse, NoMassIsLostBeforeNeighboursKnowEachOther) {
+TEST(NeighbourProtocol, NoMassIsLostBeforeNeighboursKnowEachOther) {
   for (const std::string topology : {"ring", "exponential"}) {
     FakeNetwork net(testing::small_network_of_steps(60, topology, 8, "sgp"), 3);
     for (protocol::Member member = 0; member < 8; ++member) net.start(member, member + 1);
@@ -33,7 +33,7 @@ TEST(NeighbourCourse, NoMassIsLostBeforeNeighboursKnowEachOther) {
     std::uint64_t sum = 0;
     for (const auto& peer : net.peers) {
       EXPECT_EQ(peer->finishes, 1);
-      sum += weight_of(*peer->course);
+      sum += weight_of(*peer->training);
     }
     EXPECT_EQ(sum, std::uint64_t{8} << 40) << topology;
   }
@@ -50,7 +50,7 @@ std::size_t lost_messages(const FakeNetwork& net) {
 }
 
 // One member is five times as slow as the others, so all that may wait for it does.
-TEST(NeighbourCourse, TwoMessagesOfANeighbourAreEnoughForASlowMember) {
+TEST(NeighbourProtocol, TwoMessagesOfANeighbourAreEnoughForASlowMember) {
   constexpr std::uint32_t kMembers = 16;
   for (const std::string topology : {"ring", "one-peer-exponential", "base-graph:k=1"}) {
     FakeNetwork net(testing::small_network_of_steps(200, topology, kMembers), 3);
@@ -68,7 +68,7 @@ TEST(NeighbourCourse, TwoMessagesOfANeighbourAreEnoughForASlowMember) {
 }
 
 // What is kept for a link that breaks: two models a neighbour, however far a word has to go.
-TEST(NeighbourCourse, TwoMessagesOfANeighbourAreKeptToBeSentAgain) {
+TEST(NeighbourProtocol, TwoMessagesOfANeighbourAreKeptToBeSentAgain) {
   constexpr std::uint32_t kMembers = 16;
   FakeNetwork net(testing::small_network_of_steps(400, "one-peer-exponential", kMembers, "sgp"), 3);
   net.patience.min = std::chrono::seconds(2);
@@ -79,9 +79,9 @@ TEST(NeighbourCourse, TwoMessagesOfANeighbourAreKeptToBeSentAgain) {
   std::map<protocol::Member, std::size_t> again;
   std::size_t most = 0;
   for (int round = 1; round < 10; ++round) {
-    net.run_until([&] { return net.peers[5]->course->progress().exchange >= 20U * round; });
+    net.run_until([&] { return net.peers[5]->training->progress().exchange >= 20U * round; });
     again.clear();
-    net.on_send = [&](protocol::Member from, protocol::Member to, const protocol::Parcel&) {
+    net.on_send = [&](protocol::Member from, protocol::Member to, const protocol::VectorTransfer&) {
       if (to == 5) most = std::max(most, ++again[from]);
     };
     for (protocol::Member member = 0; member < kMembers; ++member) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits on one link to be sent, and what waits to be read.
-#include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/transfer_flow.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@ namespace starling::gossip {
 namespace {
 
 using protocol::Envelope;
-using protocol::Parcel;
-using Urgency = ParcelFlow::Urgency;
+using protocol::VectorTransfer;
+using Urgency = TransferFlow::Urgency;
 
-Result<void> wanted(const Parcel&) { return {}; }
-Result<void> unwanted(const Parcel&) { return rejected("not-wanted", "not wanted"); }
+Result<void> wanted(const VectorTransfer&) { return {}; }
+Result<void> unwanted(const VectorTransfer&) { return rejected("not-wanted", "not wanted"); }
 
-Parcel piece(protocol::Exchange exchange, std::uint32_t attempt, std::uint64_t place) {
-  return {.kind = Parcel::Kind::kReduce,
+VectorTransfer piece(protocol::Exchange exchange, std::uint32_t attempt, std::uint64_t place) {
+  return {.kind = VectorTransfer::Kind::kReduce,
           .epoch = 1,
           .exchange = exchange,
           .attempt = attempt,
@@ -23,43 +23,44 @@ Parcel piece(protocol::Exchange exchange, std::uint32_t attempt, std::uint64_t p
           .first = 1};
 }
 
-void queue(ParcelFlow& flow, const Parcel& parcel) {
-  ASSERT_TRUE(flow.send(parcel, SharedBytes::own(Bytes(sizeof(float))), Urgency::kNow));
+void queue(TransferFlow& flow, const VectorTransfer& transfer) {
+  ASSERT_TRUE(flow.send(transfer, SharedBytes::own(Bytes(sizeof(float))), Urgency::kNow));
 }
 
-// The parcels of `flow` in the order in which they are announced.
-std::vector<Parcel> announced(ParcelFlow& flow) {
-  std::vector<Parcel> parcels;
+// The transfers of `flow` in the order in which they are announced.
+std::vector<VectorTransfer> announced(TransferFlow& flow) {
+  std::vector<VectorTransfer> transfers;
   while (const auto envelope = flow.next()) {
-    if (const auto* parcel = std::get_if<Parcel>(&envelope->message)) parcels.push_back(*parcel);
+    if (const auto* transfer = std::get_if<VectorTransfer>(&envelope->message))
+      transfers.push_back(*transfer);
   }
-  return parcels;
+  return transfers;
 }
 
-TEST(ParcelFlow, PiecesOfAnAttemptThatWasLeftMakeWay) {
-  ParcelFlow flow({}, wanted);
+TEST(TransferFlow, PiecesOfAnAttemptThatWasLeftMakeWay) {
+  TransferFlow flow({}, wanted);
   queue(flow, piece(3, 9, 0));
   ASSERT_TRUE(flow.next());  // announced: the other side awaits it
   queue(flow, piece(3, 9, 1));
   queue(flow, piece(4, 1, 2));
   queue(flow, piece(4, 1, 3));
   queue(flow, piece(4, 5, 4));
-  const auto parcels = announced(flow);
-  ASSERT_EQ(parcels.size(), 1U);
-  EXPECT_EQ(parcels[0].place, 4U);
+  const auto transfers = announced(flow);
+  ASSERT_EQ(transfers.size(), 1U);
+  EXPECT_EQ(transfers[0].place, 4U);
 }
 
 // A ring of 200 gives its next member as many pieces before it waits for any answer.
-TEST(ParcelFlow, ARingOfManyIsQueuedWhole) {
-  ParcelFlow flow({}, wanted);
+TEST(TransferFlow, ARingOfManyIsQueuedWhole) {
+  TransferFlow flow({}, wanted);
   for (std::uint64_t place = 0; place < 200; ++place) queue(flow, piece(1, 1, place));
   EXPECT_EQ(announced(flow).size(), 200U);
 }
 
 // Who asks for models and takes none makes nobody hold many of them.
-TEST(ParcelFlow, FewModelsWaitForOneThatTakesNone) {
-  ParcelFlow flow({.background_max = 2}, wanted);
-  Parcel columns{.kind = Parcel::Kind::kColumns, .epoch = 1, .first = 1};
+TEST(TransferFlow, FewModelsWaitForOneThatTakesNone) {
+  TransferFlow flow({.background_max = 2}, wanted);
+  VectorTransfer columns{.kind = VectorTransfer::Kind::kColumns, .epoch = 1, .first = 1};
   const SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
   EXPECT_TRUE(flow.send(columns, data, Urgency::kBackground));
   queue(flow, piece(1, 1, 1));
@@ -71,15 +72,16 @@ TEST(ParcelFlow, FewModelsWaitForOneThatTakesNone) {
 }
 
 // A neighbour that was paused costs two models of each kind, however long the others train.
-TEST(ParcelFlow, TwoMessagesWaitForOneThatReadsNothing) {
-  for (const auto kind : {Parcel::Kind::kMix, Parcel::Kind::kRequest, Parcel::Kind::kReply}) {
-    ParcelFlow flow({}, wanted);
+TEST(TransferFlow, TwoMessagesWaitForOneThatReadsNothing) {
+  for (const auto kind :
+       {VectorTransfer::Kind::kMix, VectorTransfer::Kind::kRequest, VectorTransfer::Kind::kReply}) {
+    TransferFlow flow({}, wanted);
     std::vector<std::weak_ptr<const void>> models;
     for (std::uint64_t exchange = 0; exchange < 50; ++exchange) {
       SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
       models.push_back(data.owner());
-      const Parcel parcel{.kind = kind, .epoch = 1, .exchange = exchange, .first = 1};
-      ASSERT_TRUE(flow.send(parcel, std::move(data), Urgency::kNow));
+      const VectorTransfer transfer{.kind = kind, .epoch = 1, .exchange = exchange, .first = 1};
+      ASSERT_TRUE(flow.send(transfer, std::move(data), Urgency::kNow));
       if (exchange == 0) {
         ASSERT_TRUE(flow.next());  // announced, and then nothing more is read
       }
@@ -94,12 +96,12 @@ TEST(ParcelFlow, TwoMessagesWaitForOneThatReadsNothing) {
   }
 }
 
-TEST(ParcelFlow, TwoModelsMayBeOnTheirWayHere) {
-  ParcelFlow flow({}, wanted);
-  Parcel parcel{.kind = Parcel::Kind::kMix, .epoch = 1, .first = 1};
+TEST(TransferFlow, TwoModelsMayBeOnTheirWayHere) {
+  TransferFlow flow({}, wanted);
+  VectorTransfer transfer{.kind = VectorTransfer::Kind::kMix, .epoch = 1, .first = 1};
   for (std::uint64_t i = 1; i <= 3; ++i) {
-    parcel.transfer = TaskId(i);
-    ASSERT_TRUE(flow.take(Envelope{parcel, {}}));
+    transfer.id = TaskId(i);
+    ASSERT_TRUE(flow.take(Envelope{transfer, {}}));
   }
   const auto refused = flow.next();
   ASSERT_TRUE(refused);
@@ -110,19 +112,19 @@ TEST(ParcelFlow, TwoModelsMayBeOnTheirWayHere) {
   EXPECT_FALSE(flow.next()) << "the others may come";
 }
 
-TEST(ParcelFlow, WhoDoesNotReadItsRefusalsIsGivenUp) {
-  ParcelFlow flow({.answers_max = 8}, unwanted);
-  Parcel parcel = piece(1, 1, 0);
+TEST(TransferFlow, WhoDoesNotReadItsRefusalsIsGivenUp) {
+  TransferFlow flow({.answers_max = 8}, unwanted);
+  VectorTransfer transfer = piece(1, 1, 0);
   for (std::uint64_t i = 0; i < 8; ++i) {
-    parcel.transfer = TaskId(i + 1);
-    ASSERT_TRUE(flow.take(Envelope{parcel, {}}));
+    transfer.id = TaskId(i + 1);
+    ASSERT_TRUE(flow.take(Envelope{transfer, {}}));
   }
-  parcel.transfer = TaskId(9);
-  const auto refused = flow.take(Envelope{parcel, {}});
+  transfer.id = TaskId(9);
+  const auto refused = flow.take(Envelope{transfer, {}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(std::string(refused.error().code()), "bad-chunk");
   while (flow.next()) continue;
-  EXPECT_TRUE(flow.take(Envelope{parcel, {}}));
+  EXPECT_TRUE(flow.take(Envelope{transfer, {}}));
 }
 
 }  // namespace

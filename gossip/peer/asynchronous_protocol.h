@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/rng.h"
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
@@ -18,29 +18,29 @@
 namespace starling::gossip {
 
 // Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains.
-// Parcels bear the phases that their sender has done as `place`, its incarnation as `era` and the
+// Transfers bear the phases that their sender has done as `place`, its incarnation as `era` and the
 // receiver's, as far as the sender knows it, as `attempt`: what was meant for a former process is
 // not taken, and nothing is sent before a neighbour's incarnation is known, so that no mass is put
 // on an edge whose other end counts differently. An empty push with the number 0 says no more than
 // these three.
-class AsyncCourse final : public Course {
+class AsynchronousProtocol final : public TrainingProtocol {
  public:
-  // All references must outlive the course. Requires: run.topology, pattern kPairs.
-  AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
-              const CoursePatience& patience, CourseStart start);
+  // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
+  AsynchronousProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
+                       ProtocolPlace place, const ProtocolPatience& patience, ProtocolStart start);
 
   void begin() override;
   std::vector<Member> neighbours() const override;
-  CourseProgress progress() const override;  // `exchange`: local phases done
+  TrainingProgress progress() const override;  // `exchange`: local phases done
   bool is_finished() const override { return state_ == State::kFinished; }
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
   Bytes state() const override { return save_state(*algorithm_); }
   protocol::Support support() const override { return quorum_.support(host_.now()); }
-  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
-  void take(Member from, ParcelFlow::Whole whole) override;
+  Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
+  void take(Member from, TransferFlow::Whole whole) override;
   void take(Member, const protocol::ReduceNote&) override {}
-  void told(Member from, const protocol::PeerHello& hello) override;
+  void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
   void copied(Progress progress, std::span<const float> model) override;
@@ -68,7 +68,7 @@ class AsyncCourse final : public Course {
     bool reachable = true;          // by failure detection
     bool far_ahead = false;         // when its link came up
     protocol::Support support;      // as it said last
-    TimePoint told_at{};            // when that was
+    TimePoint support_at{};         // when that was
 
     bool open() const { return heard && reachable; }
   };
@@ -85,23 +85,23 @@ class AsyncCourse final : public Course {
   void phase_ended(Phase& phase);
   void finish();
   void mix(std::span<const float> update);
-  void receive(Member from, const protocol::Parcel& parcel, const SharedBytes& data);
+  void receive(Member from, const protocol::VectorTransfer& transfer, const SharedBytes& data);
   bool is_usual(Member from, const AsyncMessage<float>& message);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
   void caught_up();
-  protocol::Parcel tagged(Member to) const;
+  protocol::VectorTransfer tagged(Member to) const;
   void give_up();
   Duration patience() const;
 
   const NetworkRun& run_;
   const StepSchedule schedule_;
   LocalSteps& local_;
-  CourseHost& host_;
+  ProtocolHost& host_;
   const Member self_;
   const std::vector<std::string> names_;
   const std::set<Member> absent_;
-  const CoursePatience limits_;
+  const ProtocolPatience limits_;
   const std::uint32_t incarnation_;
   const Exchange total_;  // phases of the run
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;

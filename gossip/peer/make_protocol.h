@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The course that a run's algorithm asks for.
+// The protocol that a run's algorithm asks for.
 #pragma once
 
 #include <set>
 
-#include "gossip/peer/course.h"
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/local_steps.h"
+#include "gossip/peer/training_protocol.h"
 
 namespace starling::gossip {
 
-// Where a course begins.
-struct CourseStart {
+// Where a protocol begins.
+struct ProtocolStart {
   Exchange exchange = 0;           // to go on from
   protocol::Support support = {};  // of the model, as was said of it last
   std::vector<float> model;        // [d]
   Bytes state = {};                // kept with the model (algorithm_state.h), or empty
-  // Of the epoch before, in place of model and state, taken by the course; null: none.
+  // Of the epoch before, in place of model and state, taken by the protocol; null: none.
   std::shared_ptr<Handover> former = {};
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
   // How long the run has been going on, where its roster says it; see JumpBound.
   std::optional<Duration> run_age = {};
 };
 
-struct CoursePlace {
+struct ProtocolPlace {
   protocol::Epoch epoch = 1;
   Member self = 0;
   std::vector<std::string> names;  // of all members, for sentences
@@ -31,16 +31,16 @@ struct CoursePlace {
   std::set<Member> absent = {};
 };
 
-struct CoursePatience {
+struct ProtocolPatience {
   Duration min = std::chrono::seconds(2);
   Duration max = std::chrono::seconds(60);
   // For those who were never heard: they may be starting.
   Duration start = std::chrono::seconds(60);
 };
 
-// The algorithm that a course starts with.
+// The algorithm that a protocol starts with.
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
-                                                 CourseStart& start);
+                                                 ProtocolStart& start);
 
 // How many messages of one peer to another may be of use at a time, so that no more are kept,
 // queued or held. Two: where edges are mutual, whom a peer waits for is one exchange ahead at most;
@@ -49,9 +49,10 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
 // would lose most messages.
 std::size_t messages_of_use(const NetworkRun& run);
 
-// All references must outlive the course.
-std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
-                                    CoursePlace place, const CoursePatience& patience,
-                                    CourseStart start);
+// All references must outlive the protocol.
+std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalSteps& local,
+                                                ProtocolHost& host, ProtocolPlace place,
+                                                const ProtocolPatience& patience,
+                                                ProtocolStart start);
 
 }  // namespace starling::gossip

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Courses that average over all: who is taken back, and how soon, without sockets or clocks.
-#include "gossip/peer/mean_course.h"
+// protocols that average over all: who is taken back, and how soon, without sockets or clocks.
+#include "gossip/peer/all_reduce_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ NetOptions long_run(std::uint32_t nodes) {
   return options;
 }
 
-CourseProgress progress(const FakeNetwork& net, Member member) {
-  return net.peers[member]->course->progress();
+TrainingProgress progress(const FakeNetwork& net, Member member) {
+  return net.peers[member]->training->progress();
 }
 
 void run_to_exchange(FakeNetwork& net, Member member, Exchange exchange) {
@@ -33,32 +33,32 @@ void run_until_heard(FakeNetwork& net, const std::vector<Member>& members, std::
   });
 }
 
-TEST(MeanCourse, WhoWasCalledDeadWhileItsLinkWasWholeIsTakenBack) {
+TEST(AllReduceProtocol, WhoWasCalledDeadWhileItsLinkWasWholeIsTakenBack) {
   FakeNetwork net(long_run(3), 1);
   for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
   net.connect_all();
   run_until_heard(net, {0, 1, 2}, 2);
-  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, false);
+  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, false);
   run_until_heard(net, {0, 1}, 1);
-  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, true);
+  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, true);
   run_until_heard(net, {0, 1, 2}, 2);
 }
 
-TEST(MeanCourse, ThatSomebodyLivesDoesNotMakeALink) {
+TEST(AllReduceProtocol, ThatSomebodyLivesDoesNotMakeALink) {
   FakeNetwork net(long_run(3), 1);
   for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
   net.connect_all();
   run_until_heard(net, {0, 1, 2}, 2);
   net.cut(0, 2);
   net.cut(1, 2);
-  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, true);
+  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, true);
   const Exchange exchange = progress(net, 0).exchange;
   run_to_exchange(net, 0, exchange + 20);
   EXPECT_EQ(progress(net, 0).heard, 1U);
 }
 
 // The lowest leads, and of the fourth nobody ever hears.
-TEST(MeanCourse, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
+TEST(AllReduceProtocol, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
   for (const bool kept : {false, true}) {
     FakeNetwork net(long_run(4), 1);
     net.patience.start = std::chrono::seconds(60);
@@ -67,7 +67,7 @@ TEST(MeanCourse, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
     run_to_exchange(net, 1, 20);
     net.stop(0);
     run_to_exchange(net, 1, 40);
-    CourseStart start;
+    ProtocolStart start;
     const auto initial = net.run.initial.values();
     start.model.assign(initial.begin(), initial.end());
     // With a checkpoint of where the others are, nothing shows that the network is under way.
@@ -81,7 +81,7 @@ TEST(MeanCourse, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
 }
 
 // All begin before there is any link, and two have theirs long after the third has its.
-TEST(MeanCourse, WhatIsSentBeforeALinkIsThereIsNotLost) {
+TEST(AllReduceProtocol, WhatIsSentBeforeALinkIsThereIsNotLost) {
   FakeNetwork net(long_run(3), 1);
   net.patience.start = std::chrono::seconds(60);
   for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
@@ -96,12 +96,12 @@ TEST(MeanCourse, WhatIsSentBeforeALinkIsThereIsNotLost) {
 }
 
 // A change of epoch: who would lead was not there in the one before.
-TEST(MeanCourse, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
+TEST(AllReduceProtocol, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
   FakeNetwork net(long_run(3), 1);
   net.patience.min = std::chrono::seconds(10);
   net.absent = {0};
   const auto initial = net.run.initial.values();
-  const CourseStart start{.exchange = 5, .model = {initial.begin(), initial.end()}};
+  const ProtocolStart start{.exchange = 5, .model = {initial.begin(), initial.end()}};
   for (Member member : {1U, 2U}) net.start(member, member + 1, start);
   net.connect_all();
   run_to_exchange(net, 1, 20);
@@ -113,20 +113,20 @@ TEST(MeanCourse, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
 }
 
 // It has nobody to train with, and each of its exchanges would last as long as a start.
-TEST(MeanCourse, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
+TEST(AllReduceProtocol, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
   FakeNetwork net(long_run(3), 1);
   net.patience.start = std::chrono::seconds(60);
   const Exchange last = net.run.options.schedule().mixings_until(net.run.options.run.steps);
   const std::vector<float> trained(net.run.initial.size(), 0.25F);
   for (Member member : {0U, 1U}) {
-    net.start(member, member + 1, CourseStart{.exchange = last, .model = trained});
+    net.start(member, member + 1, ProtocolStart{.exchange = last, .model = trained});
   }
   net.start(2, 3);
   net.connect_all();
   net.run_until([&] { return net.peers[2]->finishes == 1; });
   EXPECT_LT(net.now - TimePoint{}, std::chrono::seconds(2));
   EXPECT_EQ(net.peers[2]->copies, 1);
-  const auto model = net.peers[2]->course->model();
+  const auto model = net.peers[2]->training->model();
   ASSERT_TRUE(model);
   EXPECT_EQ(std::vector<float>(model->begin(), model->end()), trained);
 }
@@ -140,16 +140,16 @@ protocol::ReduceNote over(Progress next, Member by) {
 }
 
 // Two members say that they are further, and their model shows that they are not.
-TEST(MeanCourse, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
+TEST(AllReduceProtocol, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
   FakeNetwork net(long_run(3), 1);
   for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
   net.connect_all();
   run_to_exchange(net, 2, 40);
   net.run_until([&] { return progress(net, 2).state == "waiting"; });
-  Course& course = *net.peers[2]->course;
+  TrainingProtocol& training = *net.peers[2]->training;
   const Exchange exchange = progress(net, 2).exchange;
   const Progress claimed{.backed = exchange + 6, .exchange = exchange + 6};
-  for (Member member : {0U, 1U}) course.take(member, over(claimed, member));
+  for (Member member : {0U, 1U}) training.take(member, over(claimed, member));
   ASSERT_EQ(progress(net, 2).state, "catching-up");
   net.run_until([&] { return progress(net, 2).state != "catching-up"; });
   EXPECT_EQ(net.peers[2]->copies, 1);
@@ -159,7 +159,7 @@ TEST(MeanCourse, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
 }
 
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
-TEST(MeanCourse, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
+TEST(AllReduceProtocol, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
   NetOptions options = long_run(4);
   options.run.steps = options.evaluate.every = 1'000;
   FakeNetwork net(options, 3);
@@ -177,16 +177,16 @@ TEST(MeanCourse, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
   net.run_until([&] { return net.peers[3]->finishes == 1; });
   const Exchange then = progress(net, 0).exchange;
   ASSERT_LT(then, 700U);
-  EXPECT_TRUE(net.peers[3]->course->support().minority);
+  EXPECT_TRUE(net.peers[3]->training->support().minority);
   net.run_until([&] { return progress(net, 0).exchange >= then + 200; });
   EXPECT_GE(net.peers[3]->copies, 1);
-  EXPECT_FALSE(net.peers[3]->course->support().minority);
+  EXPECT_FALSE(net.peers[3]->training->support().minority);
   EXPECT_EQ(progress(net, 0).heard, 3U);
   net.run_until([&] { return net.peers[3]->finishes == 2 && net.peers[0]->finishes == 1; });
   EXPECT_EQ(net.peers[3]->mixed, net.peers[0]->mixed);
 }
 
-// Two of five are there, the others start a minute later: in any course the two have not run
+// Two of five are there, the others start a minute later: in any training the two have not run
 // through the exchanges meanwhile, and all go on together.
 TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
   for (const char* algorithm : {"all-reduce", "dpsgd"}) {
@@ -196,7 +196,7 @@ TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
     for (Member member : {0U, 1U}) net.start(member, member + 1);
     net.connect_all();
     for (Member member : {0U, 1U}) {
-      for (Member away : {2U, 3U, 4U}) net.peers[member]->course->reach(away, false);
+      for (Member away : {2U, 3U, 4U}) net.peers[member]->training->reach(away, false);
     }
     net.at(net.now + std::chrono::minutes(1), [] {});
     const TimePoint others_come = net.now + std::chrono::minutes(1);
@@ -207,7 +207,7 @@ TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
     }
     for (Member member : {2U, 3U, 4U}) net.start(member, member + 1);
     for (Member member : {0U, 1U}) {
-      for (Member back : {2U, 3U, 4U}) net.peers[member]->course->reach(back, true);
+      for (Member back : {2U, 3U, 4U}) net.peers[member]->training->reach(back, true);
     }
     net.connect_all();
     run_until_heard(net, {0, 1, 2, 3, 4}, 4);

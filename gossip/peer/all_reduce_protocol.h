@@ -9,30 +9,30 @@
 #include <vector>
 
 #include "gossip/collective/all_reduce_machine.h"
-#include "gossip/peer/make_course.h"
+#include "gossip/peer/make_protocol.h"
 #include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
-class MeanCourse final : public Course {
+class AllReduceProtocol final : public TrainingProtocol {
  public:
-  // All references must outlive the course.
-  MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
-             const CoursePatience& patience, CourseStart start);
+  // All references must outlive the protocol.
+  AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
+                    ProtocolPlace place, const ProtocolPatience& patience, ProtocolStart start);
 
   void begin() override;
   std::vector<Member> neighbours() const override;
-  CourseProgress progress() const override;
+  TrainingProgress progress() const override;
   bool is_finished() const override { return state_ == State::kFinished; }
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
   protocol::Support support() const override;
-  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
-  void take(Member from, ParcelFlow::Whole whole) override;
+  Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
+  void take(Member from, TransferFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;
-  void told(Member from, const protocol::PeerHello& hello) override;
+  void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
   void copied(Progress progress, std::span<const float> model) override;
@@ -66,7 +66,7 @@ class MeanCourse final : public Course {
   const NetworkRun& run_;
   const StepSchedule schedule_;
   LocalSteps& local_;
-  CourseHost& host_;
+  ProtocolHost& host_;
   Member self_;
   std::vector<std::string> names_;
   const bool trained_;           // before it begins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/transfer_flow.h"
 
 #include <fmt/format.h>
 
@@ -15,29 +15,29 @@ namespace starling::gossip {
 using protocol::Chunk;
 using protocol::Credit;
 using protocol::Envelope;
-using protocol::Parcel;
 using protocol::TaskEnded;
+using protocol::VectorTransfer;
 
-std::uint64_t payload_bytes(const Parcel& parcel) {
-  return sizeof(float) * (parcel.first + parcel.second) + parcel.packed;
+std::uint64_t payload_bytes(const VectorTransfer& transfer) {
+  return sizeof(float) * (transfer.first + transfer.second) + transfer.packed;
 }
 
 namespace {
 
 // What an algorithm sends at a time, as large as the model. A push is not among them: it cannot be
 // given up, and a newer total takes its place.
-bool is_replaced(Parcel::Kind kind) {
-  return kind == Parcel::Kind::kMix || kind == Parcel::Kind::kRequest ||
-         kind == Parcel::Kind::kReply;
+bool is_replaced(VectorTransfer::Kind kind) {
+  return kind == VectorTransfer::Kind::kMix || kind == VectorTransfer::Kind::kRequest ||
+         kind == VectorTransfer::Kind::kReply;
 }
 
-bool is_model(Parcel::Kind kind) {
-  return kind != Parcel::Kind::kReduce && kind != Parcel::Kind::kColumns;
+bool is_model(VectorTransfer::Kind kind) {
+  return kind != VectorTransfer::Kind::kReduce && kind != VectorTransfer::Kind::kColumns;
 }
 
 // All the mass that ever went over this link: an older one is of no use beside it.
-bool is_total(const Parcel& parcel) {
-  return parcel.kind == Parcel::Kind::kPush && parcel.packed > 0;
+bool is_total(const VectorTransfer& transfer) {
+  return transfer.kind == VectorTransfer::Kind::kPush && transfer.packed > 0;
 }
 
 // Not cleared: who announces much and sends little costs no pages, and every byte is written once.
@@ -49,19 +49,20 @@ std::shared_ptr<std::byte> untouched_memory(std::size_t bytes) {
 
 }  // namespace
 
-ParcelFlow::ParcelFlow(Options options, Judge judge) : options_(options), judge_(std::move(judge)) {
-  STARLING_CHECK(judge_ != nullptr && options_.messages_max >= 2);
+TransferFlow::TransferFlow(Options options, Check check)
+    : options_(options), check_(std::move(check)) {
+  STARLING_CHECK(check_ != nullptr && options_.messages_max >= 2);
 }
 
-void ParcelFlow::set_messages_max(std::size_t messages_max) {
+void TransferFlow::set_messages_max(std::size_t messages_max) {
   STARLING_CHECK(messages_max >= 2);
   options_.messages_max = messages_max;
 }
 
 // To one that reads nothing, or on a link that is too slow for the network's pace. What is under
 // way stays: it would have been sent for nothing, and on a slow link nothing would ever arrive.
-void ParcelFlow::give_up_oldest(Parcel::Kind kind) {
-  const auto is_such = [kind](const Outgoing& out) { return out.parcel.kind == kind; };
+void TransferFlow::give_up_oldest(VectorTransfer::Kind kind) {
+  const auto is_such = [kind](const Outgoing& out) { return out.transfer.kind == kind; };
   auto count = static_cast<std::size_t>(std::ranges::count_if(outgoing_, is_such));
   std::erase_if(outgoing_, [&](const Outgoing& out) {
     const bool gives_way = is_such(out) && !out.announced && count >= options_.messages_max;
@@ -70,28 +71,31 @@ void ParcelFlow::give_up_oldest(Parcel::Kind kind) {
   });
 }
 
-std::size_t ParcelFlow::incoming_models() const {
+std::size_t TransferFlow::incoming_models() const {
   return static_cast<std::size_t>(std::ranges::count_if(
-      incoming_, [](const auto& entry) { return is_model(entry.second.parcel.kind); }));
+      incoming_, [](const auto& entry) { return is_model(entry.second.transfer.kind); }));
 }
 
 // Who sends a piece of an attempt knows that the other side has left all earlier ones.
-void ParcelFlow::give_up_older_pieces(const Parcel& parcel) {
-  const auto attempt = [](const Parcel& p) { return std::tuple(p.epoch, p.exchange, p.attempt); };
+void TransferFlow::give_up_older_pieces(const VectorTransfer& transfer) {
+  const auto attempt = [](const VectorTransfer& p) {
+    return std::tuple(p.epoch, p.exchange, p.attempt);
+  };
   std::erase_if(outgoing_, [&](const Outgoing& o) {
-    return o.parcel.kind == Parcel::Kind::kReduce && !o.announced &&
-           attempt(o.parcel) < attempt(parcel);
+    return o.transfer.kind == VectorTransfer::Kind::kReduce && !o.announced &&
+           attempt(o.transfer) < attempt(transfer);
   });
 }
 
-Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
-  STARLING_CHECK(data.size() == payload_bytes(parcel));
-  if (is_replaced(parcel.kind)) give_up_oldest(parcel.kind);
-  if (is_total(parcel)) {
-    std::erase_if(outgoing_, [](const Outgoing& o) { return !o.announced && is_total(o.parcel); });
+Result<void> TransferFlow::send(VectorTransfer transfer, SharedBytes data, Urgency urgency) {
+  STARLING_CHECK(data.size() == payload_bytes(transfer));
+  if (is_replaced(transfer.kind)) give_up_oldest(transfer.kind);
+  if (is_total(transfer)) {
+    std::erase_if(outgoing_,
+                  [](const Outgoing& o) { return !o.announced && is_total(o.transfer); });
   }
-  const bool is_piece = parcel.kind == Parcel::Kind::kReduce;
-  if (is_piece) give_up_older_pieces(parcel);
+  const bool is_piece = transfer.kind == VectorTransfer::Kind::kReduce;
+  if (is_piece) give_up_older_pieces(transfer);
   std::size_t waiting = outgoing_.size();
   std::size_t most = is_piece ? options_.pieces_max : options_.outgoing_max;
   if (urgency == Urgency::kBackground) {
@@ -100,26 +104,27 @@ Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) 
     most = options_.background_max;
   }
   if (waiting >= most) {
-    return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
-                                                "limit",
-                                                waiting));
+    return overloaded("queue-full",
+                      fmt::format("{} transfers wait to be sent already, which is the "
+                                  "limit",
+                                  waiting));
   }
-  parcel.transfer = TaskId(++last_transfer_);
+  transfer.id = TaskId(++last_transfer_);
   protocol::TransferSender sender(std::move(data), protocol::kChunkBytesMax);
   STARLING_TRY(sender.start(0, options_.window_bytes));
-  outgoing_.push_back({parcel, std::move(sender), urgency});
+  outgoing_.push_back({transfer, std::move(sender), urgency});
   return {};
 }
 
-std::optional<Envelope> ParcelFlow::next_of(Urgency urgency) {
+std::optional<Envelope> TransferFlow::next_of(Urgency urgency) {
   for (auto out = outgoing_.begin(); out != outgoing_.end(); ++out) {
     if (out->urgency != urgency) continue;
     Envelope envelope;
     if (!out->announced) {
       out->announced = true;
-      envelope.message = out->parcel;
+      envelope.message = out->transfer;
     } else if (auto piece = out->sender.next()) {
-      envelope = {Chunk{out->parcel.transfer, piece->offset}, std::move(piece->bytes)};
+      envelope = {Chunk{out->transfer.id, piece->offset}, std::move(piece->bytes)};
     } else if (urgency == Urgency::kNow) {
       return std::nullopt;  // until credit comes: what is behind it keeps its place
     } else {
@@ -131,7 +136,7 @@ std::optional<Envelope> ParcelFlow::next_of(Urgency urgency) {
   return std::nullopt;
 }
 
-std::optional<Envelope> ParcelFlow::next() {
+std::optional<Envelope> TransferFlow::next() {
   if (!answers_.empty()) {
     Envelope answer = std::move(answers_.front());
     answers_.pop_front();
@@ -141,42 +146,42 @@ std::optional<Envelope> ParcelFlow::next() {
   return urgent ? std::move(urgent) : next_of(Urgency::kBackground);
 }
 
-void ParcelFlow::restart() {
+void TransferFlow::restart() {
   outgoing_.clear();
   incoming_.clear();
   answers_.clear();
 }
 
-ParcelFlow::Whole ParcelFlow::finish(Incoming& incoming) {
+TransferFlow::Whole TransferFlow::finish(Incoming& incoming) {
   const ByteView view(incoming.memory.get(), static_cast<std::size_t>(incoming.receiver.total()));
-  return {incoming.parcel, SharedBytes(std::move(incoming.memory), view)};
+  return {incoming.transfer, SharedBytes(std::move(incoming.memory), view)};
 }
 
-Result<std::optional<ParcelFlow::Whole>> ParcelFlow::announced(const Parcel& parcel) {
-  auto wanted = judge_(parcel);
+Result<std::optional<TransferFlow::Whole>> TransferFlow::announced(const VectorTransfer& transfer) {
+  auto wanted = check_(transfer);
   const bool has_room = incoming_.size() < options_.incoming_max &&
-                        (!is_model(parcel.kind) || incoming_models() < options_.models_max);
+                        (!is_model(transfer.kind) || incoming_models() < options_.models_max);
   if (wanted && !has_room) {
-    wanted = overloaded("queue-full", "too many parcels are on their way here already");
+    wanted = overloaded("queue-full", "too many transfers are on their way here already");
   }
-  if (wanted && incoming_.contains(parcel.transfer)) {
-    return rejected("bad-chunk", "two parcels bear one id");
+  if (wanted && incoming_.contains(transfer.id)) {
+    return rejected("bad-chunk", "two transfers bear one id");
   }
   if (!wanted) {
     answers_.push_back(
-        {TaskEnded{parcel.transfer, wanted.error().code(), wanted.error().message()}, {}});
+        {TaskEnded{transfer.id, wanted.error().code(), wanted.error().message()}, {}});
     return std::optional<Whole>();
   }
-  const std::uint64_t bytes = payload_bytes(parcel);
-  Incoming incoming{parcel, protocol::TransferReceiver(bytes, options_.window_bytes),
+  const std::uint64_t bytes = payload_bytes(transfer);
+  Incoming incoming{transfer, protocol::TransferReceiver(bytes, options_.window_bytes),
                     untouched_memory(static_cast<std::size_t>(bytes))};
   if (bytes == 0) return std::optional(finish(incoming));
-  incoming_.emplace(parcel.transfer, std::move(incoming));
+  incoming_.emplace(transfer.id, std::move(incoming));
   return std::optional<Whole>();
 }
 
-Result<std::optional<ParcelFlow::Whole>> ParcelFlow::arrived(const Chunk& chunk,
-                                                             const SharedBytes& piece) {
+Result<std::optional<TransferFlow::Whole>> TransferFlow::arrived(const Chunk& chunk,
+                                                                 const SharedBytes& piece) {
   const auto found = incoming_.find(chunk.task);
   if (found == incoming_.end()) return std::optional<Whole>();  // refused, or given up meanwhile
   Incoming& incoming = found->second;
@@ -194,18 +199,19 @@ Result<std::optional<ParcelFlow::Whole>> ParcelFlow::arrived(const Chunk& chunk,
   return std::optional(std::move(whole));
 }
 
-Result<std::optional<ParcelFlow::Whole>> ParcelFlow::take(const Envelope& envelope) {
+Result<std::optional<TransferFlow::Whole>> TransferFlow::take(const Envelope& envelope) {
   if (answers_.size() >= options_.answers_max) {
     return rejected("bad-chunk", fmt::format("{} answers to what it sent wait to be read by it",
                                              answers_.size()));
   }
-  if (const auto* parcel = std::get_if<Parcel>(&envelope.message)) return announced(*parcel);
+  if (const auto* transfer = std::get_if<VectorTransfer>(&envelope.message))
+    return announced(*transfer);
   if (const auto* chunk = std::get_if<Chunk>(&envelope.message)) {
     return arrived(*chunk, envelope.payload);
   }
   if (const auto* credit = std::get_if<Credit>(&envelope.message)) {
-    const auto out = std::ranges::find(outgoing_, credit->task,
-                                       [](const Outgoing& o) { return o.parcel.transfer; });
+    const auto out =
+        std::ranges::find(outgoing_, credit->task, [](const Outgoing& o) { return o.transfer.id; });
     if (out != outgoing_.end()) out->sender.extend(credit->limit);
   } else if (const auto* ended = std::get_if<TaskEnded>(&envelope.message)) {
     // Ids of the two directions are apart: an answer to what we sent bears one of ours, and what
@@ -213,7 +219,7 @@ Result<std::optional<ParcelFlow::Whole>> ParcelFlow::take(const Envelope& envelo
     if (ended->code == "superseded") {
       incoming_.erase(ended->task);
     } else {
-      std::erase_if(outgoing_, [&](const Outgoing& o) { return o.parcel.transfer == ended->task; });
+      std::erase_if(outgoing_, [&](const Outgoing& o) { return o.transfer.id == ended->task; });
     }
   }
   return std::optional<Whole>();

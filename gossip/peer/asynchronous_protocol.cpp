@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/async_course.h"
+#include "gossip/peer/asynchronous_protocol.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 
 namespace starling::gossip {
 
-using protocol::Parcel;
+using protocol::VectorTransfer;
 using Kind = AsyncMessage<float>::Kind;
 
 namespace {
@@ -32,20 +32,21 @@ Exchange phases_of(const NetOptions& options) {
   return single + (options.run.steps - single + period - 1) / period;
 }
 
-Parcel::Kind parcel_kind(Kind kind) {
-  if (kind == Kind::kPush) return Parcel::Kind::kPush;
-  return kind == Kind::kRequest ? Parcel::Kind::kRequest : Parcel::Kind::kReply;
+VectorTransfer::Kind transfer_kind(Kind kind) {
+  if (kind == Kind::kPush) return VectorTransfer::Kind::kPush;
+  return kind == Kind::kRequest ? VectorTransfer::Kind::kRequest : VectorTransfer::Kind::kReply;
 }
 
-Kind message_kind(Parcel::Kind kind) {
-  if (kind == Parcel::Kind::kPush) return Kind::kPush;
-  return kind == Parcel::Kind::kRequest ? Kind::kRequest : Kind::kReply;
+Kind message_kind(VectorTransfer::Kind kind) {
+  if (kind == VectorTransfer::Kind::kPush) return Kind::kPush;
+  return kind == VectorTransfer::Kind::kRequest ? Kind::kRequest : Kind::kReply;
 }
 
 }  // namespace
 
-AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
-                         CoursePlace place, const CoursePatience& patience, CourseStart start)
+AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& local,
+                                           ProtocolHost& host, ProtocolPlace place,
+                                           const ProtocolPatience& patience, ProtocolStart start)
     : run_(run),
       schedule_(run.options.schedule()),
       local_(local),
@@ -67,26 +68,26 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
 }
 
-std::vector<Member> AsyncCourse::neighbours() const {
+std::vector<Member> AsynchronousProtocol::neighbours() const {
   return neighbours_of(*run_.topology, self_, phases_);
 }
 
 // Not before all neighbours were heard, for a while: who is alone learns nothing from others, and
 // whoever comes late has to hear of it before it tells anybody its model.
-void AsyncCourse::begin() {
+void AsynchronousProtocol::begin() {
   if (phases_ == total_) return finish();
   alarm_ = host_.now() + limits_.start;
   begin_if_joined();
 }
 
-CourseProgress AsyncCourse::progress() const {
+TrainingProgress AsynchronousProtocol::progress() const {
   static constexpr std::array<std::string_view, 4> kStates = {"joining", "training", "catching-up",
                                                               "finished"};
-  CourseProgress progress{.state = kStates[static_cast<std::size_t>(state_)],
-                          .exchange = phases_,
-                          .step = schedule_.after(phases_),
-                          .loss_sum = loss_sum_,
-                          .loss_steps = loss_steps_};
+  TrainingProgress progress{.state = kStates[static_cast<std::size_t>(state_)],
+                            .exchange = phases_,
+                            .step = schedule_.after(phases_),
+                            .loss_sum = loss_sum_,
+                            .loss_steps = loss_steps_};
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
     ++progress.expected;
@@ -101,7 +102,7 @@ CourseProgress AsyncCourse::progress() const {
 
 // --- training -----------------------------------------------------------------------------------
 
-bool AsyncCourse::has_joined() const {
+bool AsynchronousProtocol::has_joined() const {
   return std::ranges::all_of(neighbours(), [this](Member member) {
     if (absent_.contains(member)) return true;
     const auto found = neighbours_.find(member);
@@ -110,14 +111,14 @@ bool AsyncCourse::has_joined() const {
 }
 
 // It had a quorum all the time that this peer had none.
-bool AsyncCourse::outranks(const Neighbour& neighbour) const {
+bool AsynchronousProtocol::outranks(const Neighbour& neighbour) const {
   return neighbour.open() &&
-         quorum_.outranked_by(neighbour.support, neighbour.told_at, host_.now());
+         quorum_.outranked_by(neighbour.support, neighbour.support_at, host_.now());
 }
 
 // Those who are far ahead, where enough neighbours confirm it: two, or the only one that is there,
 // as far as it can be.
-std::vector<Member> AsyncCourse::far_ahead() const {
+std::vector<Member> AsynchronousProtocol::far_ahead() const {
   std::vector<Member> further;
   Exchange furthest = 0;
   std::size_t open = 0;
@@ -134,7 +135,7 @@ std::vector<Member> AsyncCourse::far_ahead() const {
 }
 
 // Whose model is to be taken in place of our own.
-std::vector<Member> AsyncCourse::donors() const {
+std::vector<Member> AsynchronousProtocol::donors() const {
   std::vector<Member> chosen;
   for (const auto& [member, neighbour] : neighbours_) {
     if (outranks(neighbour)) chosen.push_back(member);
@@ -144,7 +145,7 @@ std::vector<Member> AsyncCourse::donors() const {
   return chosen;
 }
 
-void AsyncCourse::begin_if_joined() {
+void AsynchronousProtocol::begin_if_joined() {
   if (state_ != State::kJoining || !alarm_) return;
   if (!has_joined() && host_.now() < *alarm_) return;
   alarm_.reset();
@@ -152,7 +153,7 @@ void AsyncCourse::begin_if_joined() {
   go_on();
 }
 
-void AsyncCourse::go_on() {
+void AsynchronousProtocol::go_on() {
   if (state_ != State::kTraining || computing_) return;
   std::vector<Member> others = donors();
   if (others.empty()) return phases_ == total_ ? finish() : compute_phase();
@@ -165,7 +166,7 @@ void AsyncCourse::go_on() {
   host_.copy_model(std::move(others));
 }
 
-void AsyncCourse::compute_phase() {
+void AsynchronousProtocol::compute_phase() {
   if (host_.is_leaving()) return;
   const auto phase = std::make_shared<Phase>();
   const std::uint64_t step = schedule_.after(phases_);
@@ -187,7 +188,7 @@ void AsyncCourse::compute_phase() {
       [this, phase] { phase_ended(*phase); });
 }
 
-void AsyncCourse::phase_ended(Phase& phase) {
+void AsynchronousProtocol::phase_ended(Phase& phase) {
   computing_ = false;
   if (!phase.loss_sum) return host_.failed(phase.loss_sum.error());
   work_ = host_.now() - phase.began;
@@ -208,14 +209,14 @@ void AsyncCourse::phase_ended(Phase& phase) {
 }
 
 // The neighbours hear of it, so that those who are done as well rest.
-void AsyncCourse::finish() {
+void AsynchronousProtocol::finish() {
   state_ = State::kFinished;
   for (const auto& [member, neighbour] : neighbours_) introduce(member);
   alarm_ = host_.now() + std::max(work_, kLeastPace);
   host_.finished();
 }
 
-bool AsyncCourse::somebody_trains() const {
+bool AsynchronousProtocol::somebody_trains() const {
   return std::ranges::any_of(neighbours_, [this](const auto& entry) {
     return entry.second.open() && entry.second.phases < total_;
   });
@@ -223,7 +224,7 @@ bool AsyncCourse::somebody_trains() const {
 
 // Along the edges of now, a real peer's now being its own phases, to those who are there: what the
 // others would get stays here.
-void AsyncCourse::mix(std::span<const float> update) {
+void AsynchronousProtocol::mix(std::span<const float> update) {
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
@@ -241,87 +242,88 @@ void AsyncCourse::mix(std::span<const float> update) {
   give_up_at_ = asked_at_ + patience();
 }
 
-Duration AsyncCourse::patience() const {
+Duration AsynchronousProtocol::patience() const {
   const double learned = patience_.seconds(to_seconds(work_), to_seconds(limits_.max));
   return std::clamp(from_seconds(learned), limits_.min, limits_.max);
 }
 
-void AsyncCourse::give_up() {
+void AsynchronousProtocol::give_up() {
   give_up_at_.reset();
   if (algorithm_->waiting()) algorithm_->unanswered();
 }
 
-// --- parcels ------------------------------------------------------------------------------------
+// --- transfers
+// ------------------------------------------------------------------------------------
 
-Parcel AsyncCourse::tagged(Member to) const {
+VectorTransfer AsynchronousProtocol::tagged(Member to) const {
   const auto found = neighbours_.find(to);
-  Parcel parcel{.kind = Parcel::Kind::kPush, .place = phases_};
-  parcel.era = incarnation_;
-  parcel.support = support();
-  parcel.attempt = found == neighbours_.end() ? 0 : found->second.incarnation;
-  return parcel;
+  VectorTransfer transfer{.kind = VectorTransfer::Kind::kPush, .place = phases_};
+  transfer.era = incarnation_;
+  transfer.support = support();
+  transfer.attempt = found == neighbours_.end() ? 0 : found->second.incarnation;
+  return transfer;
 }
 
-void AsyncCourse::introduce(Member to) { host_.send(to, tagged(to), {}); }
+void AsynchronousProtocol::introduce(Member to) { host_.send(to, tagged(to), {}); }
 
-void AsyncCourse::transmit(const std::vector<AsyncSend<float>>& sends) {
+void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) {
   for (const AsyncSend<float>& send : sends) {
     const AsyncMessage<float>& message = *send.message;
     STARLING_CHECK(message.vector.empty() || message.packed.empty());
-    Parcel parcel = tagged(send.to);
-    parcel.kind = parcel_kind(message.kind);
-    parcel.exchange = message.number;
-    parcel.first = message.vector.size();
-    parcel.packed = message.packed.size();
-    parcel.has_scalar = message.has_scalar;
-    parcel.scalar = message.scalar;
+    VectorTransfer transfer = tagged(send.to);
+    transfer.kind = transfer_kind(message.kind);
+    transfer.exchange = message.number;
+    transfer.first = message.vector.size();
+    transfer.packed = message.packed.size();
+    transfer.has_scalar = message.has_scalar;
+    transfer.scalar = message.scalar;
     if (message.kind == Kind::kRequest) asked_ = send.to;
     const ByteView bytes =
         message.packed.empty() ? as_bytes(std::span(message.vector)) : ByteView(message.packed);
-    host_.send(send.to, parcel, SharedBytes(send.message, bytes));
+    host_.send(send.to, transfer, SharedBytes(send.message, bytes));
   }
 }
 
-Result<void> AsyncCourse::judge(Member from, const Parcel& parcel) const {
-  const bool is_pairs = parcel.kind == Parcel::Kind::kPush ||
-                        parcel.kind == Parcel::Kind::kRequest ||
-                        parcel.kind == Parcel::Kind::kReply;
+Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& transfer) const {
+  const bool is_pairs = transfer.kind == VectorTransfer::Kind::kPush ||
+                        transfer.kind == VectorTransfer::Kind::kRequest ||
+                        transfer.kind == VectorTransfer::Kind::kReply;
   if (!is_pairs || from >= names_.size()) {
-    return rejected("not-wanted", "this parcel is of no use here");
+    return rejected("not-wanted", "this transfer is of no use here");
   }
   const std::uint64_t size = run_.initial.size();
-  const bool is_empty = parcel.first == 0 && parcel.packed == 0 && parcel.exchange == 0;
-  const bool is_vector = parcel.first == size && parcel.packed == 0;
-  const bool is_mass = parcel.first == 0 && parcel.packed == MassLedger::total_bytes(size);
-  if (parcel.second == 0 && (is_empty || is_vector || is_mass)) return {};
+  const bool is_empty = transfer.first == 0 && transfer.packed == 0 && transfer.exchange == 0;
+  const bool is_vector = transfer.first == size && transfer.packed == 0;
+  const bool is_mass = transfer.first == 0 && transfer.packed == MassLedger::total_bytes(size);
+  if (transfer.second == 0 && (is_empty || is_vector || is_mass)) return {};
   return rejected("wrong-vectors",
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
-void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
-  const Parcel& parcel = whole.parcel;
+void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
+  const VectorTransfer& transfer = whole.transfer;
   Neighbour& neighbour = neighbours_[from];
-  if (neighbour.incarnation != parcel.era) {
-    neighbour.incarnation = parcel.era;
+  if (neighbour.incarnation != transfer.era) {
+    neighbour.incarnation = transfer.era;
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  neighbour.phases = std::min(parcel.place, total_);
-  neighbour.support = parcel.support;
-  neighbour.told_at = host_.now();
+  neighbour.phases = std::min(transfer.place, total_);
+  neighbour.support = transfer.support;
+  neighbour.support_at = host_.now();
   // What a minority learned apart is not mixed in: it is about to take the majority's model.
-  const bool counts = quorum_.counts(parcel.support, host_.now());
+  const bool counts = quorum_.counts(transfer.support, host_.now());
   // It may hear nothing from us but answers, and must learn that a quorum went on without it.
-  const bool is_ignored = parcel.exchange > 0 && !counts;
-  if (parcel.attempt != incarnation_ || is_ignored) {
+  const bool is_ignored = transfer.exchange > 0 && !counts;
+  if (transfer.attempt != incarnation_ || is_ignored) {
     introduce(from);
-  } else if (parcel.exchange > 0 && !behind()) {
-    receive(from, parcel, whole.data);
+  } else if (transfer.exchange > 0 && !behind()) {
+    receive(from, transfer, whole.data);
   }
   begin_if_joined();
 }
 
-bool AsyncCourse::is_usual(Member from, const AsyncMessage<float>& message) {
+bool AsynchronousProtocol::is_usual(Member from, const AsyncMessage<float>& message) {
   const auto unpacked = algorithm_->unpack(from, message);
   if (!unpacked && message.vector.empty()) return true;
   const bool usual = unpacked ? usual_.accepts(from, unpacked->theirs, unpacked->own)
@@ -334,9 +336,10 @@ bool AsyncCourse::is_usual(Member from, const AsyncMessage<float>& message) {
   return false;
 }
 
-void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& data) {
+void AsynchronousProtocol::receive(Member from, const VectorTransfer& transfer,
+                                   const SharedBytes& data) {
   const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
-                                      parcel.first);
+                                      transfer.first);
   if (!is_finite(values)) {
     return host_.say(LogLevel::kWarning,
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
@@ -346,15 +349,15 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
     return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no message of {}: ignored",
                                                      names_[from], run_.plan.traits.name));
   }
-  const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
-                                    .number = parcel.exchange,
+  const AsyncMessage<float> message{.kind = message_kind(transfer.kind),
+                                    .number = transfer.exchange,
                                     .vector = {values.begin(), values.end()},
                                     .packed = {packed.begin(), packed.end()},
-                                    .scalar = parcel.scalar,
-                                    .has_scalar = parcel.has_scalar};
+                                    .scalar = transfer.scalar,
+                                    .has_scalar = transfer.has_scalar};
   if (!is_usual(from, message)) return;
   const bool waited = algorithm_->waiting();
-  if (parcel.kind == Parcel::Kind::kReply && !waited) ++traffic_.late;
+  if (transfer.kind == VectorTransfer::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));
   if (!waited || algorithm_->waiting()) return;
   patience_.learn(to_seconds(host_.now() - asked_at_));
@@ -363,12 +366,12 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
 
 // --- who is there -------------------------------------------------------------------------------
 
-void AsyncCourse::told(Member from, const protocol::PeerHello& hello) {
+void AsynchronousProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   if (from >= names_.size() || hello.exchange > total_) return;  // no peer of this run is there
   Neighbour& neighbour = neighbours_[from];
   neighbour.phases = hello.exchange;
   neighbour.support = hello.support;
-  neighbour.told_at = host_.now();
+  neighbour.support_at = host_.now();
   const Exchange learnt = std::max(phases_, caught_up_);
   neighbour.far_ahead = hello.begun && !hello.support.minority && state_ != State::kFinished &&
                         hello.exchange > learnt + kFarSlack && hello.exchange / kFarFactor > learnt;
@@ -376,7 +379,7 @@ void AsyncCourse::told(Member from, const protocol::PeerHello& hello) {
 }
 
 // A reply cannot come any more; a push comes with the next total.
-void AsyncCourse::link_lost(Member member) {
+void AsynchronousProtocol::link_lost(Member member) {
   const auto found = neighbours_.find(member);
   if (found == neighbours_.end()) return;
   found->second.heard = false;
@@ -384,7 +387,7 @@ void AsyncCourse::link_lost(Member member) {
   if (asked_ == member) give_up();
 }
 
-void AsyncCourse::reach(Member member, bool reachable) {
+void AsynchronousProtocol::reach(Member member, bool reachable) {
   if (member >= names_.size()) return;
   neighbours_[member].reachable = reachable;
   const bool lost_or_back = quorum_.reach(member, reachable, host_.now());
@@ -397,7 +400,7 @@ void AsyncCourse::reach(Member member, bool reachable) {
 // Also where nobody gave a model: the same neighbours would be asked again and again. Of several
 // the second furthest counts, so that no single one makes this peer believe that it has caught up
 // with more than there is.
-void AsyncCourse::caught_up() {
+void AsynchronousProtocol::caught_up() {
   state_ = State::kTraining;
   std::vector<Exchange> claims;
   for (auto& [member, neighbour] : neighbours_) {
@@ -411,10 +414,10 @@ void AsyncCourse::caught_up() {
 
 // Mass and the weight that this peer's model counts with stay as they are: there the difference is
 // an update like any other. Elsewhere nothing of the former model is left, and none of it is sent.
-void AsyncCourse::copied(Progress, std::span<const float> model) {
+void AsynchronousProtocol::copied(Progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {
-    if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.told_at);
+    if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.support_at);
   }
   local_.forget_momentum();
   give_up();  // what was asked for was of the former model
@@ -430,7 +433,7 @@ void AsyncCourse::copied(Progress, std::span<const float> model) {
   go_on();
 }
 
-void AsyncCourse::not_copied() {
+void AsynchronousProtocol::not_copied() {
   host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   caught_up();
   go_on();
@@ -438,7 +441,7 @@ void AsyncCourse::not_copied() {
 
 // --- time ---------------------------------------------------------------------------------------
 
-void AsyncCourse::tick() {
+void AsynchronousProtocol::tick() {
   const TimePoint now = host_.now();
   if (give_up_at_ && now >= *give_up_at_) {
     patience_.give_up();
@@ -451,7 +454,7 @@ void AsyncCourse::tick() {
   begin_if_joined();
 }
 
-std::optional<TimePoint> AsyncCourse::next_deadline() const {
+std::optional<TimePoint> AsynchronousProtocol::next_deadline() const {
   std::optional<TimePoint> next = give_up_at_;
   const bool needs_alarm = state_ == State::kJoining || (is_finished() && somebody_trains());
   if (needs_alarm && alarm_) next = std::min(next.value_or(*alarm_), *alarm_);
