@@ -108,7 +108,7 @@ class PretendEdge {
                               .loss_steps = kEvery,
                               .bytes_sent = 100 * step_,
                               .messages = step_});
-    send(protocol::VectorTransfer{.transfer = TaskId(step_),
+    send(protocol::VectorTransfer{.id = TaskId(step_),
                                   .kind = protocol::VectorTransfer::Kind::kModel,
                                   .epoch = 1,
                                   .exchange = step_ - 1,

@@ -301,7 +301,7 @@ std::vector<std::string> garbage() {
         VectorTransfer::Kind::kReply, VectorTransfer::Kind::kReduce, VectorTransfer::Kind::kColumns,
         VectorTransfer::Kind::kModel}) {
     for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
-      const VectorTransfer transfer{.transfer = TaskId(5),
+      const VectorTransfer transfer{.id = TaskId(5),
                                     .kind = kind,
                                     .epoch = 1,
                                     .exchange = 3,
@@ -434,7 +434,7 @@ TEST_F(AHostileMember, ThatClaimsAnExchangeFarAwayMovesNobody) {
   for (const protocol::Exchange claim :
        {protocol::Exchange{1} << 60, protocol::Exchange{999'999}}) {
     for (const std::size_t to : {0U, 1U, 2U}) {
-      const std::string transfer = frame(VectorTransfer{.transfer = TaskId(5),
+      const std::string transfer = frame(VectorTransfer{.id = TaskId(5),
                                                         .kind = VectorTransfer::Kind::kMix,
                                                         .epoch = 1,
                                                         .exchange = claim,

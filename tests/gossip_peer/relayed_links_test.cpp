@@ -207,8 +207,7 @@ TEST_F(OneSide, HostileFramesEndAtMostTheirOwnLink) {
 TEST_F(OneSide, NothingCountsBeforeTheHello) {
   const std::vector<protocol::Message> early{
       Swim{.epoch = 1}, protocol::Ping{1}, protocol::RosterAsk{},
-      VectorTransfer{
-          .transfer = TaskId(1), .kind = VectorTransfer::Kind::kPush, .epoch = 1, .first = 1}};
+      VectorTransfer{.id = TaskId(1), .kind = VectorTransfer::Kind::kPush, .epoch = 1, .first = 1}};
   for (const protocol::Message& message : early) {
     take("node-02", message);
     EXPECT_EQ(said(), Words{"node-02 bye no-link"});

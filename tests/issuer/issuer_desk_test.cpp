@@ -77,7 +77,7 @@ class IssuerDeskTest : public ::testing::Test {
     return bye ? bye->code : "";
   }
   VectorTransfer model_transfer(std::uint64_t floats, std::uint64_t transfer = 7) const {
-    return {.transfer = TaskId(transfer),
+    return {.id = TaskId(transfer),
             .kind = VectorTransfer::Kind::kModel,
             .epoch = 1,
             .exchange = 50,
