@@ -51,7 +51,7 @@ GossipIssuer::GossipIssuer(const Parts& parts, std::string federation, Handlers 
            .queued_bytes = handlers_.queued_bytes,
            .on_report = [this](const std::string& member,
                                const protocol::PeerReport& report) { take_report(member, report); },
-           .wants_model = [](const std::string&, const protocol::VectorTransfer&) -> Result<void> {
+           .wants_model = [](const std::string&, const protocol::WholeModel&) -> Result<void> {
              return rejected("model-unwanted", "this coordinator keeps no models of peers");
            },
            .on_model = [](const std::string&, protocol::Exchange, const SharedBytes&) {}},

@@ -100,7 +100,7 @@ bool IssuerDesk::is_mine(SessionId session, const protocol::Message& message) co
     const auto found = sessions_.find(session);
     if (found == sessions_.end()) return false;
     const Member& member = members_.at(found->second);
-    return member.hand_in && member.hand_in->transfer.id == chunk->task;
+    return member.hand_in && member.hand_in->transfer == chunk->task;
   }
   return std::holds_alternative<protocol::RosterAsk>(message) ||
          std::holds_alternative<protocol::PeerReport>(message) ||
@@ -196,37 +196,39 @@ void IssuerDesk::say_away(const std::string& to, const std::string& peer, const 
 std::uint64_t IssuerDesk::open_model_bytes() const {
   std::uint64_t sum = 0;
   for (const auto& [name, member] : members_) {
-    if (member.hand_in) sum += member.hand_in->transfer.first * sizeof(float);
+    if (member.hand_in) sum += member.hand_in->model.floats * sizeof(float);
   }
   return sum;
 }
 
 Result<void> IssuerDesk::may_hand_in(const std::string& name,
-                                     const protocol::VectorTransfer& transfer) const {
+                                     const protocol::WholeModel& model) const {
   if (!is_listed(name)) {
     return rejected("not-a-member", name + " is not a member of the network");
   }
-  STARLING_TRY(handlers_.wants_model(name, transfer));
+  STARLING_TRY(handlers_.wants_model(name, model));
   const std::uint64_t open = open_model_bytes();
-  if (open == 0 || open + transfer.first * sizeof(float) <= options_.open_model_bytes_max)
+  if (open == 0 || open + model.floats * sizeof(float) <= options_.open_model_bytes_max) {
     return {};
+  }
   return overloaded("too-many-models", "the issuer takes no more models at once; try again later");
 }
 
 Result<void> IssuerDesk::receive(const std::string& name,
                                  const protocol::VectorTransfer& transfer) {
-  const bool whole_model = transfer.kind == protocol::VectorTransfer::Kind::kModel &&
-                           transfer.first > 0 && transfer.second == 0 && transfer.packed == 0;
-  if (!whole_model) return rejected("bad-message", "an issuer takes nothing but whole models");
+  const auto* const model = std::get_if<protocol::WholeModel>(&transfer.content);
+  if (model == nullptr || model->floats == 0) {
+    return rejected("bad-message", "an issuer takes nothing but whole models");
+  }
   std::optional<HandIn>& hand_in = members_.at(name).hand_in;
   hand_in.reset();
-  if (const auto allowed = may_hand_in(name, transfer); !allowed) {
+  if (const auto allowed = may_hand_in(name, *model); !allowed) {
     const Error& why = allowed.error();
     send(name, protocol::TaskEnded{transfer.id, why.code(), why.message()});
     return {};
   }
-  const std::uint64_t bytes = transfer.first * sizeof(float);
-  hand_in.emplace(transfer, protocol::ModelAssembler(bytes, options_.window_bytes));
+  const std::uint64_t bytes = model->floats * sizeof(float);
+  hand_in.emplace(transfer.id, *model, protocol::ModelAssembler(bytes, options_.window_bytes));
   const std::uint64_t limit = hand_in->assembler.receiver().tell_limit();
   send(name, protocol::Credit{transfer.id, limit});
   return {};
@@ -251,11 +253,11 @@ void IssuerDesk::finish_hand_in(const std::string& name) {
   const SharedBytes values = std::move(done.assembler).finish();
   const std::span<const float> floats = as_floats(values.view());
   if (!linalg::default_kernels().all_finite(floats.data(), floats.size())) {
-    return send(name, protocol::TaskEnded{done.transfer.id, "not-finite",
+    return send(name, protocol::TaskEnded{done.transfer, "not-finite",
                                           "the model holds a value that is not finite"});
   }
-  send(name, protocol::UpdateReceived{done.transfer.id});
-  handlers_.on_model(name, done.transfer.exchange, values);
+  send(name, protocol::UpdateReceived{done.transfer});
+  handlers_.on_model(name, done.model.exchange, values);
 }
 
 }  // namespace starling::issuer

@@ -33,9 +33,8 @@ class IssuerDesk {
     std::function<void(SessionId, const protocol::Envelope&)> send;
     std::function<std::size_t(SessionId)> queued_bytes;  // that wait to be sent
     std::function<void(const std::string& member, const protocol::PeerReport&)> on_report;
-    // Whether this model may come, of exactly transfer.first floats. What it refuses with is told.
-    std::function<Result<void>(const std::string& member, const protocol::VectorTransfer&)>
-        wants_model;
+    // Whether this model may come, of exactly so many floats. The member is told why not.
+    std::function<Result<void>(const std::string& member, const protocol::WholeModel&)> wants_model;
     // `values`: little-endian floats, all finite.
     std::function<void(const std::string& member, protocol::Exchange, SharedBytes values)> on_model;
   };
@@ -64,7 +63,8 @@ class IssuerDesk {
 
  private:
   struct HandIn {
-    protocol::VectorTransfer transfer;
+    TaskId transfer;
+    protocol::WholeModel model;
     protocol::ModelAssembler assembler;
   };
   struct Member {
@@ -84,7 +84,7 @@ class IssuerDesk {
   Result<void> receive(const std::string& name, const protocol::Chunk& chunk,
                        const SharedBytes& payload);
 
-  Result<void> may_hand_in(const std::string& name, const protocol::VectorTransfer& transfer) const;
+  Result<void> may_hand_in(const std::string& name, const protocol::WholeModel& model) const;
   std::uint64_t open_model_bytes() const;
   void finish_hand_in(const std::string& name);
   // "" where this frame may pass; else the code of the goodbye. A greeting opens a pair.

@@ -16,6 +16,24 @@ bool operator==(const Message& a, const Message& b) {
   return static_cast<const AnyMessage&>(a) == static_cast<const AnyMessage&>(b);
 }
 
+namespace {
+
+std::uint64_t bytes_of(const MixMessage& mix) {
+  return sizeof(float) * (mix.first + mix.second) + mix.packed;
+}
+std::uint64_t bytes_of(const PairMessage& pair) {
+  return sizeof(float) * pair.floats + pair.packed;
+}
+std::uint64_t bytes_of(const ReducePiece& piece) { return sizeof(float) * piece.floats; }
+std::uint64_t bytes_of(const ModelColumns& columns) { return sizeof(float) * columns.floats; }
+std::uint64_t bytes_of(const WholeModel& model) { return sizeof(float) * model.floats; }
+
+}  // namespace
+
+std::uint64_t payload_bytes(const VectorTransfer& transfer) {
+  return std::visit([](const auto& content) { return bytes_of(content); }, transfer.content);
+}
+
 template <IsMessage T>
 Message::Message(T alternative) : AnyMessage(std::in_place_type<T>, std::move(alternative)) {}
 

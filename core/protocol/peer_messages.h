@@ -5,7 +5,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/base/bytes.h"
@@ -93,35 +95,77 @@ struct Swim {
   friend bool operator==(const Swim&, const Swim&) = default;
 };
 
-// Announces vectors that follow as Chunks under the receiver's Credit, all with this transfer id:
-// `first` floats, then `second` floats, then `packed` bytes, little-endian.
-struct VectorTransfer {
-  enum class Kind : std::uint8_t {
-    kMix,      // a synchronous algorithm's message of `exchange`
-    kPush,     // of an asynchronous algorithm; `exchange` is its number
-    kRequest,  // the same
-    kReply,    // the same
-    kReduce,   // a part of an all-reduce; `place` says which
-    kColumns,  // columns [place, place + first) of the sender's model at `exchange`
-    kModel,    // to the issuer: the whole model after `exchange`
-  };
-  TaskId id;
-  Kind kind = Kind::kMix;
-  Epoch epoch = 0;
+// What vectors may be for. In their place follow floats, and then packed bytes, little-endian.
+
+// A synchronous algorithm's message to a neighbour: `first` floats, `second` floats, `packed`
+// bytes.
+struct MixMessage {
   Exchange exchange = 0;
-  std::uint32_t era = 0;  // of the algorithms' shared state
-  std::uint32_t attempt = 0;
-  std::uint64_t place = 0;
+  // The era of the algorithm's shared state, and the exchange in which the next one begins. Of an
+  // algorithm with a state for each edge: the incarnations of the sender, and of the receiver as
+  // the sender knows it (0: not at all).
+  std::uint32_t era = 0;
+  std::uint32_t next_era = 0;
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t packed = 0;
-  bool has_scalar = false;
-  double scalar = 0;
-  Support support = {};  // of all but kModel
+  std::optional<double> scalar = {};
+  friend bool operator==(const MixMessage&, const MixMessage&) = default;
+};
+
+// An asynchronous algorithm's message: `floats` or `packed` bytes; neither: it only says who sends.
+struct PairMessage {
+  enum class Kind : std::uint8_t { kPush, kRequest, kReply };
+  Kind kind = Kind::kPush;
+  std::uint64_t number = 0;  // of the algorithm's; 0: none
+  std::uint32_t sender_incarnation = 0;
+  std::uint32_t receiver_incarnation = 0;  // as the sender knows it; 0: not at all
+  std::uint64_t phases = 0;                // that the sender has trained
+  std::uint64_t floats = 0;
+  std::uint64_t packed = 0;
+  std::optional<double> scalar = {};
+  friend bool operator==(const PairMessage&, const PairMessage&) = default;
+};
+
+// A part of an all-reduce; `place` says which (gossip/collective/reduce_shape.h).
+struct ReducePiece {
+  Exchange exchange = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t place = 0;
+  std::uint64_t floats = 0;
+  friend bool operator==(const ReducePiece&, const ReducePiece&) = default;
+};
+
+// Columns [begin, begin + floats) of the sender's model, which is at `exchange`.
+struct ModelColumns {
+  Exchange exchange = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t floats = 0;
+  friend bool operator==(const ModelColumns&, const ModelColumns&) = default;
+};
+
+// To the issuer: the whole model after `exchange`, and so many steps.
+struct WholeModel {
+  Exchange exchange = 0;
+  std::uint64_t step = 0;
+  std::uint64_t floats = 0;
+  friend bool operator==(const WholeModel&, const WholeModel&) = default;
+};
+
+// Announces vectors that follow as Chunks under the receiver's Credit, all with this transfer id.
+struct VectorTransfer {
+  using Content = std::variant<MixMessage, PairMessage, ReducePiece, ModelColumns, WholeModel>;
+  TaskId id;
+  Epoch epoch = 0;
+  Content content = {};
+  Support support = {};  // of the sender's model; of a WholeModel nothing
   friend bool operator==(const VectorTransfer&, const VectorTransfer&) = default;
 };
 
-// Peer -> peer: send these columns of your model, as a kColumns transfer.
+// Of the vectors that it announces.
+std::uint64_t payload_bytes(const VectorTransfer& transfer);
+
+// Peer -> peer: send these columns of your model, as ModelColumns.
 struct ColumnsAsk {
   Epoch epoch = 0;
   std::uint64_t begin = 0;
@@ -161,12 +205,9 @@ struct ReduceNote {
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 
-// Where the speaker's model is, and the exchange that a part or a note of an all-reduce is about.
+// Where the speaker's model is, and the exchange that a note of an all-reduce is about.
 inline Progress progress_of(const PeerHello& hello) {
   return {.backed = hello.support.backed, .exchange = hello.exchange};
-}
-inline Progress progress_of(const VectorTransfer& transfer) {
-  return {.backed = transfer.support.backed, .exchange = transfer.exchange};
 }
 inline Progress progress_of(const ReduceNote& note) {
   return {.backed = note.backed, .exchange = note.exchange};

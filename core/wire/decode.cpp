@@ -309,23 +309,59 @@ Result<protocol::Swim> read(schema::Swim::Reader from) {
                         .beats = std::move(beats)};
 }
 
+// Fields that a kind does not have are not looked at: its payload is of those that it has.
+Result<protocol::VectorTransfer::Content> read_content(schema::VectorTransfer::Reader from) {
+  using protocol::PairMessage;
+  const std::optional<double> scalar =
+      from.getHasScalar() ? std::optional(from.getScalar()) : std::nullopt;
+  const auto pair = [&](PairMessage::Kind kind) {
+    return PairMessage{.kind = kind,
+                       .number = from.getExchange(),
+                       .sender_incarnation = from.getEra(),
+                       .receiver_incarnation = from.getAttempt(),
+                       .phases = from.getPlace(),
+                       .floats = from.getFirst(),
+                       .packed = from.getPacked(),
+                       .scalar = scalar};
+  };
+  switch (static_cast<TransferKind>(from.getKind())) {
+    case TransferKind::kMix:
+      return protocol::MixMessage{.exchange = from.getExchange(),
+                                  .era = from.getEra(),
+                                  .next_era = from.getAttempt(),
+                                  .first = from.getFirst(),
+                                  .second = from.getSecond(),
+                                  .packed = from.getPacked(),
+                                  .scalar = scalar};
+    case TransferKind::kPush:
+      return pair(PairMessage::Kind::kPush);
+    case TransferKind::kRequest:
+      return pair(PairMessage::Kind::kRequest);
+    case TransferKind::kReply:
+      return pair(PairMessage::Kind::kReply);
+    case TransferKind::kReduce:
+      return protocol::ReducePiece{.exchange = from.getExchange(),
+                                   .attempt = from.getAttempt(),
+                                   .place = from.getPlace(),
+                                   .floats = from.getFirst()};
+    case TransferKind::kColumns:
+      return protocol::ModelColumns{
+          .exchange = from.getExchange(), .begin = from.getPlace(), .floats = from.getFirst()};
+    case TransferKind::kModel:
+      return protocol::WholeModel{
+          .exchange = from.getExchange(), .step = from.getPlace(), .floats = from.getFirst()};
+  }
+  return rejected("bad-message", "there is no such kind");
+}
+
 Result<protocol::VectorTransfer> read(schema::VectorTransfer::Reader from) {
-  return protocol::VectorTransfer{
-      .id = TaskId(from.getTransfer()),
-      .kind = static_cast<protocol::VectorTransfer::Kind>(from.getKind()),
-      .epoch = from.getEpoch(),
-      .exchange = from.getExchange(),
-      .era = from.getEra(),
-      .attempt = from.getAttempt(),
-      .place = from.getPlace(),
-      .first = from.getFirst(),
-      .second = from.getSecond(),
-      .packed = from.getPacked(),
-      .has_scalar = from.getHasScalar(),
-      .scalar = from.getScalar(),
-      .support = {.minority = from.getMinority(),
-                  .quorum_seconds = from.getQuorumSeconds(),
-                  .backed = from.getBacked()}};
+  STARLING_ASSIGN(auto content, read_content(from));
+  return protocol::VectorTransfer{.id = TaskId(from.getTransfer()),
+                                  .epoch = from.getEpoch(),
+                                  .content = content,
+                                  .support = {.minority = from.getMinority(),
+                                              .quorum_seconds = from.getQuorumSeconds(),
+                                              .backed = from.getBacked()}};
 }
 
 Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {

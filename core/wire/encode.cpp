@@ -285,20 +285,60 @@ void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {
   for (unsigned i = 0; i < beats.size(); ++i) beats.set(i, swim.beats[i]);
 }
 
+void write_content(schema::VectorTransfer::Builder to, const protocol::MixMessage& mix) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kMix));
+  to.setExchange(mix.exchange);
+  to.setEra(mix.era);
+  to.setAttempt(mix.next_era);
+  to.setFirst(mix.first);
+  to.setSecond(mix.second);
+  to.setPacked(mix.packed);
+  to.setHasScalar(mix.scalar.has_value());
+  to.setScalar(mix.scalar.value_or(0));
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::PairMessage& pair) {
+  const auto kind = pair.kind == protocol::PairMessage::Kind::kPush      ? TransferKind::kPush
+                    : pair.kind == protocol::PairMessage::Kind::kRequest ? TransferKind::kRequest
+                                                                         : TransferKind::kReply;
+  to.setKind(static_cast<std::uint8_t>(kind));
+  to.setExchange(pair.number);
+  to.setEra(pair.sender_incarnation);
+  to.setAttempt(pair.receiver_incarnation);
+  to.setPlace(pair.phases);
+  to.setFirst(pair.floats);
+  to.setPacked(pair.packed);
+  to.setHasScalar(pair.scalar.has_value());
+  to.setScalar(pair.scalar.value_or(0));
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::ReducePiece& piece) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kReduce));
+  to.setExchange(piece.exchange);
+  to.setAttempt(piece.attempt);
+  to.setPlace(piece.place);
+  to.setFirst(piece.floats);
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::ModelColumns& columns) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kColumns));
+  to.setExchange(columns.exchange);
+  to.setPlace(columns.begin);
+  to.setFirst(columns.floats);
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::WholeModel& model) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kModel));
+  to.setExchange(model.exchange);
+  to.setPlace(model.step);
+  to.setFirst(model.floats);
+}
+
 void write(capnp::MessageBuilder& message, const protocol::VectorTransfer& transfer) {
   auto to = message.initRoot<schema::VectorTransfer>();
   to.setTransfer(transfer.id.value());
-  to.setKind(static_cast<std::uint8_t>(transfer.kind));
-  to.setHasScalar(transfer.has_scalar);
-  to.setEra(transfer.era);
-  to.setAttempt(transfer.attempt);
   to.setEpoch(transfer.epoch);
-  to.setExchange(transfer.exchange);
-  to.setPlace(transfer.place);
-  to.setFirst(transfer.first);
-  to.setSecond(transfer.second);
-  to.setPacked(transfer.packed);
-  to.setScalar(transfer.scalar);
+  std::visit([&](const auto& content) { write_content(to, content); }, transfer.content);
   to.setMinority(transfer.support.minority);
   to.setQuorumSeconds(transfer.support.quorum_seconds);
   to.setBacked(transfer.support.backed);

@@ -132,6 +132,43 @@ Result<void> check_schema(const update::Schema& schema) {
                 "the round's bounds are not positive and finite");
 }
 
+Result<void> check_vector(std::uint64_t floats) {
+  return expect(floats <= kElementsMax, "a vector has too many elements");
+}
+
+Result<void> check_scalar(const std::optional<double>& scalar) {
+  return expect(std::isfinite(scalar.value_or(0)), "the scalar is not finite");
+}
+
+Result<void> check_content(const protocol::MixMessage& mix) {
+  STARLING_TRY(check_vector(mix.first));
+  STARLING_TRY(check_vector(mix.second));
+  STARLING_TRY(check_scalar(mix.scalar));
+  return check_bulk("the packed part", mix.packed);
+}
+
+Result<void> check_content(const protocol::PairMessage& pair) {
+  STARLING_TRY(check_vector(pair.floats));
+  STARLING_TRY(check_scalar(pair.scalar));
+  STARLING_TRY(expect(pair.phases <= kBulkBytesMax, "too many phases"));
+  return check_bulk("the packed part", pair.packed);
+}
+
+Result<void> check_content(const protocol::ReducePiece& piece) {
+  STARLING_TRY(check_bulk("the place", piece.place));
+  return check_vector(piece.floats);
+}
+
+Result<void> check_content(const protocol::ModelColumns& columns) {
+  STARLING_TRY(check_bulk("the first column", columns.begin));
+  return check_vector(columns.floats);
+}
+
+Result<void> check_content(const protocol::WholeModel& model) {
+  STARLING_TRY(expect(model.step <= kBulkBytesMax, "too many steps"));
+  return check_vector(model.floats);
+}
+
 }  // namespace
 
 Result<void> check_count(std::string_view what, std::size_t count, std::size_t count_max) {
@@ -257,13 +294,7 @@ Result<void> check(const protocol::Swim& swim) {
 
 Result<void> check(const protocol::VectorTransfer& transfer) {
   STARLING_TRY(check_task(transfer.id));
-  STARLING_TRY(
-      expect(transfer.kind <= protocol::VectorTransfer::Kind::kModel, "there is no such kind"));
-  STARLING_TRY(expect(transfer.first <= kElementsMax && transfer.second <= kElementsMax,
-                      "a vector has too many elements"));
-  STARLING_TRY(expect(std::isfinite(transfer.scalar), "the scalar is not finite"));
-  STARLING_TRY(check_bulk("the place", transfer.place));
-  return check_bulk("the packed part", transfer.packed);
+  return std::visit([](const auto& content) { return check_content(content); }, transfer.content);
 }
 
 Result<void> check(const protocol::ColumnsAsk& ask) {

@@ -19,10 +19,23 @@ inline bool operator!=(const char* a, const StringPtr& b) { return b != StringPt
 #include <capnp/any.h>
 #include <capnp/message.h>
 
+#include <cstdint>
+
 #include "core/wire/protocol.capnp.h"
 
 namespace starling::wire {
 
 inline constexpr std::size_t kWordBytes = sizeof(capnp::word);
+
+// VectorTransfer.kind
+enum class TransferKind : std::uint8_t {
+  kMix,
+  kPush,
+  kRequest,
+  kReply,
+  kReduce,
+  kColumns,
+  kModel,
+};
 
 }  // namespace starling::wire

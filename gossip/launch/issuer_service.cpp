@@ -90,11 +90,11 @@ issuer::IssuerDesk::Handlers IssuerService::desk_handlers(std::uint64_t paramete
   desk.on_report = std::move(handlers.on_report);
   desk.on_model = std::move(handlers.on_model);
   desk.wants_model = [parameters](const std::string& member,
-                                  const protocol::VectorTransfer& transfer) -> Result<void> {
-    if (transfer.first == parameters) return {};
+                                  const protocol::WholeModel& model) -> Result<void> {
+    if (model.floats == parameters) return {};
     return rejected("wrong-size", fmt::format("{} hands in a model of {} parameters; the network's "
                                               "has {}",
-                                              member, transfer.first, parameters));
+                                              member, model.floats, parameters));
   };
   return desk;
 }

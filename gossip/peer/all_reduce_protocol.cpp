@@ -13,6 +13,7 @@
 namespace starling::gossip {
 
 using collective::Floats;
+using protocol::ReducePiece;
 using protocol::VectorTransfer;
 
 namespace {
@@ -108,8 +109,7 @@ protocol::Support AllReduceProtocol::support() const {
   return {.minority = is_minority(), .backed = at_.backed};
 }
 
-// --- the protocol
-// ---------------------------------------------------------------------------------
+// --- the protocol --------------------------------------------------------------------------------
 
 void AllReduceProtocol::go_on() {
   const std::uint64_t step = schedule_.after(at_.exchange);
@@ -318,11 +318,10 @@ void AllReduceProtocol::on(collective::Event event) {
 void AllReduceProtocol::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
 
 void AllReduceProtocol::perform(collective::SendPiece& send) {
-  const VectorTransfer transfer{.kind = VectorTransfer::Kind::kReduce,
-                                .exchange = send.at.exchange,
-                                .attempt = send.attempt,
-                                .place = send.place,
-                                .first = send.floats.values.size(),
+  const VectorTransfer transfer{.content = ReducePiece{.exchange = send.at.exchange,
+                                                       .attempt = send.attempt,
+                                                       .place = send.place,
+                                                       .floats = send.floats.values.size()},
                                 .support = {.backed = send.at.backed}};
   host_.send(send.to, transfer, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
 }
@@ -332,10 +331,9 @@ void AllReduceProtocol::perform(collective::Say& say) { host_.say(say.level, std
 // --- what comes ---------------------------------------------------------------------------------
 
 Result<void> AllReduceProtocol::check(Member from, const VectorTransfer& transfer) const {
-  if (transfer.kind != VectorTransfer::Kind::kReduce) {
-    return rejected("not-wanted", "this transfer is of no use here now");
-  }
-  if (transfer.first > run_.initial.size() || transfer.second != 0 || transfer.packed != 0) {
+  const auto* const piece = std::get_if<ReducePiece>(&transfer.content);
+  if (piece == nullptr) return rejected("not-wanted", "this transfer is of no use here now");
+  if (piece->floats > run_.initial.size()) {
     return rejected("wrong-vectors",
                     fmt::format("{} announces vectors that are not of this model", names_[from]));
   }
@@ -343,13 +341,16 @@ Result<void> AllReduceProtocol::check(Member from, const VectorTransfer& transfe
 }
 
 void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
+  const auto* const content = std::get_if<ReducePiece>(&whole.transfer.content);
+  if (content == nullptr) return;  // an earlier session took it
+  const ReducePiece& piece = *content;
   // Finite or not: the sum of others' numbers may be none, and all who wait for it have to hear it.
   // The mean is judged in the end, by all alike.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
-                                      whole.transfer.first);
-  on(collective::PieceReceived{from, whole.transfer.epoch, progress_of(whole.transfer),
-                               whole.transfer.attempt, whole.transfer.place,
-                               Floats{whole.data.owner(), values}});
+                                      piece.floats);
+  on(collective::PieceReceived{from, whole.transfer.epoch,
+                               Progress{whole.transfer.support.backed, piece.exchange},
+                               piece.attempt, piece.place, Floats{whole.data.owner(), values}});
 }
 
 void AllReduceProtocol::take(Member from, const protocol::ReduceNote& note) {

@@ -13,6 +13,7 @@
 
 namespace starling::gossip {
 
+using protocol::PairMessage;
 using protocol::VectorTransfer;
 using Kind = AsyncMessage<float>::Kind;
 
@@ -32,14 +33,14 @@ Exchange phases_of(const NetOptions& options) {
   return single + (options.run.steps - single + period - 1) / period;
 }
 
-VectorTransfer::Kind transfer_kind(Kind kind) {
-  if (kind == Kind::kPush) return VectorTransfer::Kind::kPush;
-  return kind == Kind::kRequest ? VectorTransfer::Kind::kRequest : VectorTransfer::Kind::kReply;
+PairMessage::Kind kind_sent(Kind kind) {
+  if (kind == Kind::kPush) return PairMessage::Kind::kPush;
+  return kind == Kind::kRequest ? PairMessage::Kind::kRequest : PairMessage::Kind::kReply;
 }
 
-Kind message_kind(VectorTransfer::Kind kind) {
-  if (kind == VectorTransfer::Kind::kPush) return Kind::kPush;
-  return kind == VectorTransfer::Kind::kRequest ? Kind::kRequest : Kind::kReply;
+Kind kind_received(PairMessage::Kind kind) {
+  if (kind == PairMessage::Kind::kPush) return Kind::kPush;
+  return kind == PairMessage::Kind::kRequest ? Kind::kRequest : Kind::kReply;
 }
 
 }  // namespace
@@ -252,73 +253,73 @@ void AsynchronousProtocol::give_up() {
   if (algorithm_->waiting()) algorithm_->unanswered();
 }
 
-// --- transfers
-// ------------------------------------------------------------------------------------
+// --- transfers -----------------------------------------------------------------------------------
 
-VectorTransfer AsynchronousProtocol::tagged(Member to) const {
+PairMessage AsynchronousProtocol::message_to(Member to) const {
   const auto found = neighbours_.find(to);
-  VectorTransfer transfer{.kind = VectorTransfer::Kind::kPush, .place = phases_};
-  transfer.era = incarnation_;
-  transfer.support = support();
-  transfer.attempt = found == neighbours_.end() ? 0 : found->second.incarnation;
-  return transfer;
+  return {.sender_incarnation = incarnation_,
+          .receiver_incarnation = found == neighbours_.end() ? 0 : found->second.incarnation,
+          .phases = phases_};
 }
 
-void AsynchronousProtocol::introduce(Member to) { host_.send(to, tagged(to), {}); }
+void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedBytes data) {
+  host_.send(to, {.content = message, .support = support()}, std::move(data));
+}
+
+void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }
 
 void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) {
-  for (const AsyncSend<float>& send : sends) {
-    const AsyncMessage<float>& message = *send.message;
+  for (const AsyncSend<float>& each : sends) {
+    const AsyncMessage<float>& message = *each.message;
     STARLING_CHECK(message.vector.empty() || message.packed.empty());
-    VectorTransfer transfer = tagged(send.to);
-    transfer.kind = transfer_kind(message.kind);
-    transfer.exchange = message.number;
-    transfer.first = message.vector.size();
-    transfer.packed = message.packed.size();
-    transfer.has_scalar = message.has_scalar;
-    transfer.scalar = message.scalar;
-    if (message.kind == Kind::kRequest) asked_ = send.to;
+    PairMessage pair = message_to(each.to);
+    pair.kind = kind_sent(message.kind);
+    pair.number = message.number;
+    pair.floats = message.vector.size();
+    pair.packed = message.packed.size();
+    if (message.has_scalar) pair.scalar = message.scalar;
+    if (message.kind == Kind::kRequest) asked_ = each.to;
     const ByteView bytes =
         message.packed.empty() ? as_bytes(std::span(message.vector)) : ByteView(message.packed);
-    host_.send(send.to, transfer, SharedBytes(send.message, bytes));
+    send(each.to, pair, SharedBytes(each.message, bytes));
   }
 }
 
 Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& transfer) const {
-  const bool is_pairs = transfer.kind == VectorTransfer::Kind::kPush ||
-                        transfer.kind == VectorTransfer::Kind::kRequest ||
-                        transfer.kind == VectorTransfer::Kind::kReply;
-  if (!is_pairs || from >= names_.size()) {
+  const auto* const pair = std::get_if<PairMessage>(&transfer.content);
+  if (pair == nullptr || from >= names_.size()) {
     return rejected("not-wanted", "this transfer is of no use here");
   }
   const std::uint64_t size = run_.initial.size();
-  const bool is_empty = transfer.first == 0 && transfer.packed == 0 && transfer.exchange == 0;
-  const bool is_vector = transfer.first == size && transfer.packed == 0;
-  const bool is_mass = transfer.first == 0 && transfer.packed == MassLedger::total_bytes(size);
-  if (transfer.second == 0 && (is_empty || is_vector || is_mass)) return {};
+  const bool is_empty = pair->floats == 0 && pair->packed == 0 && pair->number == 0;
+  const bool is_vector = pair->floats == size && pair->packed == 0;
+  const bool is_mass = pair->floats == 0 && pair->packed == MassLedger::total_bytes(size);
+  if (is_empty || is_vector || is_mass) return {};
   return rejected("wrong-vectors",
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
 void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
-  const VectorTransfer& transfer = whole.transfer;
+  const auto* const content = std::get_if<PairMessage>(&whole.transfer.content);
+  if (content == nullptr) return;  // an earlier session took it
+  const PairMessage& pair = *content;
   Neighbour& neighbour = neighbours_[from];
-  if (neighbour.incarnation != transfer.era) {
-    neighbour.incarnation = transfer.era;
+  if (neighbour.incarnation != pair.sender_incarnation) {
+    neighbour.incarnation = pair.sender_incarnation;
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  neighbour.phases = std::min(transfer.place, total_);
-  neighbour.support = transfer.support;
+  neighbour.phases = std::min(pair.phases, total_);
+  neighbour.support = whole.transfer.support;
   neighbour.support_at = host_.now();
   // What a minority learned apart is not mixed in: it is about to take the majority's model.
-  const bool counts = quorum_.counts(transfer.support, host_.now());
+  const bool counts = quorum_.counts(neighbour.support, host_.now());
   // It may hear nothing from us but answers, and must learn that a quorum went on without it.
-  const bool is_ignored = transfer.exchange > 0 && !counts;
-  if (transfer.attempt != incarnation_ || is_ignored) {
+  const bool is_ignored = pair.number > 0 && !counts;
+  if (pair.receiver_incarnation != incarnation_ || is_ignored) {
     introduce(from);
-  } else if (transfer.exchange > 0 && !behind()) {
-    receive(from, transfer, whole.data);
+  } else if (pair.number > 0 && !behind()) {
+    receive(from, pair, whole.data);
   }
   begin_if_joined();
 }
@@ -336,10 +337,9 @@ bool AsynchronousProtocol::is_usual(Member from, const AsyncMessage<float>& mess
   return false;
 }
 
-void AsynchronousProtocol::receive(Member from, const VectorTransfer& transfer,
-                                   const SharedBytes& data) {
+void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const SharedBytes& data) {
   const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
-                                      transfer.first);
+                                      pair.floats);
   if (!is_finite(values)) {
     return host_.say(LogLevel::kWarning,
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
@@ -349,15 +349,15 @@ void AsynchronousProtocol::receive(Member from, const VectorTransfer& transfer,
     return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no message of {}: ignored",
                                                      names_[from], run_.plan.traits.name));
   }
-  const AsyncMessage<float> message{.kind = message_kind(transfer.kind),
-                                    .number = transfer.exchange,
+  const AsyncMessage<float> message{.kind = kind_received(pair.kind),
+                                    .number = pair.number,
                                     .vector = {values.begin(), values.end()},
                                     .packed = {packed.begin(), packed.end()},
-                                    .scalar = transfer.scalar,
-                                    .has_scalar = transfer.has_scalar};
+                                    .scalar = pair.scalar.value_or(0),
+                                    .has_scalar = pair.scalar.has_value()};
   if (!is_usual(from, message)) return;
   const bool waited = algorithm_->waiting();
-  if (transfer.kind == VectorTransfer::Kind::kReply && !waited) ++traffic_.late;
+  if (pair.kind == PairMessage::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));
   if (!waited || algorithm_->waiting()) return;
   patience_.learn(to_seconds(host_.now() - asked_at_));

@@ -85,12 +85,14 @@ class AsynchronousProtocol final : public TrainingProtocol {
   void phase_ended(Phase& phase);
   void finish();
   void mix(std::span<const float> update);
-  void receive(Member from, const protocol::VectorTransfer& transfer, const SharedBytes& data);
+  void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   bool is_usual(Member from, const AsyncMessage<float>& message);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
   void caught_up();
-  protocol::VectorTransfer tagged(Member to) const;
+  // That says who sends, and to whom.
+  protocol::PairMessage message_to(Member to) const;
+  void send(Member to, const protocol::PairMessage& message, SharedBytes data);
   void give_up();
   Duration patience() const;
 

@@ -11,6 +11,7 @@
 
 namespace starling::gossip {
 
+using protocol::ModelColumns;
 using protocol::PeerHello;
 using protocol::VectorTransfer;
 
@@ -114,22 +115,23 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   if (transfer.epoch != epoch_) {
     return rejected("other-epoch", "this peer is not in that epoch");
   }
-  if (transfer.kind != VectorTransfer::Kind::kColumns) return training_->check(from, transfer);
-  if (copy_ && copy_->expects(from, transfer)) return {};
+  const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
+  if (columns == nullptr) return training_->check(from, transfer);
+  if (copy_ && copy_->expects(from, *columns)) return {};
   return rejected("not-wanted", "these columns were not asked for");
 }
 
 void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
-  if (transfer.epoch != epoch_ || transfer.kind == VectorTransfer::Kind::kColumns) return;
+  if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
   training_->take_unused(from, transfer);
 }
 
 void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
   now_ = now;
   heard(from);
-  if (whole.transfer.kind == VectorTransfer::Kind::kColumns) {
-    take_columns(from, whole);
+  if (const auto* const columns = std::get_if<ModelColumns>(&whole.transfer.content)) {
+    take_columns(from, *columns, whole);
   } else {
     training_->take(from, std::move(whole));
   }
@@ -142,16 +144,17 @@ void EpochSession::copy_model(std::vector<Member> donors) {
   continue_copy();
 }
 
-void EpochSession::take_columns(Member from, const TransferFlow::Whole& whole) {
-  if (!copy_ || !copy_->expects(from, whole.transfer)) return;
-  const std::span<const float> columns(reinterpret_cast<const float*>(whole.data.view().data()),
-                                       whole.transfer.first);
+void EpochSession::take_columns(Member from, const ModelColumns& columns,
+                                const TransferFlow::Whole& whole) {
+  if (!copy_ || !copy_->expects(from, columns)) return;
+  const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
+                                      columns.floats);
   const auto own = training_->model();
-  const bool fits = own ? UsualDistance::may_be_of_this_run(
-                              columns, own->subspan(whole.transfer.place, columns.size()))
-                        : is_finite(columns);
+  const bool fits =
+      own ? UsualDistance::may_be_of_this_run(values, own->subspan(columns.begin, values.size()))
+          : is_finite(values);
   if (fits) {
-    copy_->take(from, whole.transfer, columns);
+    copy_->take(from, columns, whole.transfer.support, values);
   } else {
     outcome_.actions.push_back(peer::Say{
         LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied"});
@@ -195,12 +198,10 @@ void EpochSession::answer_asks() {
     const bool is_neighbour = std::ranges::binary_search(neighbours, to);
     if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) return false;
     const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
-    const VectorTransfer transfer{.kind = VectorTransfer::Kind::kColumns,
-                                  .epoch = epoch_,
-                                  .exchange = exchange,
-                                  .place = ask.begin,
-                                  .first = columns.size(),
-                                  .support = training_->support()};
+    const VectorTransfer transfer{
+        .epoch = epoch_,
+        .content = ModelColumns{.exchange = exchange, .begin = ask.begin, .floats = columns.size()},
+        .support = training_->support()};
     outcome_.actions.push_back(peer::SendTransfer{to, transfer,
                                                   SharedBytes::own(to_bytes(as_bytes(columns))),
                                                   TransferFlow::Urgency::kBackground});
@@ -208,8 +209,7 @@ void EpochSession::answer_asks() {
   });
 }
 
-// --- what the protocol asks for
-// -------------------------------------------------------------------
+// --- what the protocol asks for ------------------------------------------------------------------
 
 void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
   if (links_changed_) return;
@@ -297,11 +297,11 @@ void EpochSession::hand_in_model() {
   const std::uint64_t due =
       last ? progress.exchange
            : options.schedule().mixings_until(evaluation * options.evaluate_every());
-  const VectorTransfer transfer{.kind = VectorTransfer::Kind::kModel,
-                                .epoch = epoch_,
-                                .exchange = due - 1,  // the last that is in it
-                                .place = progress.step,
-                                .first = model->size()};
+  const VectorTransfer transfer{
+      .epoch = epoch_,
+      .content = protocol::WholeModel{.exchange = due - 1,  // the last that is in it
+                                      .step = progress.step,
+                                      .floats = model->size()}};
   outcome_.actions.push_back(peer::HandIn{transfer, SharedBytes::own(to_bytes(as_bytes(*model)))});
 }
 

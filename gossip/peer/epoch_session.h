@@ -124,7 +124,8 @@ class EpochSession final : private ProtocolHost {
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
   void perform(const std::vector<membership::Action>& actions);
-  void take_columns(Member from, const TransferFlow::Whole& whole);
+  void take_columns(Member from, const protocol::ModelColumns& columns,
+                    const TransferFlow::Whole& whole);
   void answer_asks();
   void continue_copy();
   void hand_in_model();

@@ -100,8 +100,7 @@ void ExchangeMachine::say(LogLevel level, std::string line) {
   actions_.push_back(Say{level, std::move(line)});
 }
 
-// --- the protocol
-// ---------------------------------------------------------------------------------
+// --- the protocol --------------------------------------------------------------------------------
 
 void ExchangeMachine::handle(const Begin& begin) {
   STARLING_CHECK(state_ == State::kIdle);
@@ -253,10 +252,10 @@ void ExchangeMachine::ask_and_give_up() {
 }
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {
-  const protocol::VectorTransfer& transfer = arrival.transfer;
-  if (!quorum_.counts(transfer.support, now_)) return false;
-  if (!options_.loss_safe) return transfer.exchange == exchange_ && transfer.era == era_;
-  return transfer.exchange + kLateExchangesMax >= exchange_;
+  const protocol::MixMessage& message = arrival.message;
+  if (!quorum_.counts(arrival.support, now_)) return false;
+  if (!options_.loss_safe) return message.exchange == exchange_ && message.era == era_;
+  return message.exchange + kLateExchangesMax >= exchange_;
 }
 
 // The newest that is not of a later exchange.
@@ -265,7 +264,7 @@ std::optional<Arrival> ExchangeMachine::take_message(Neighbour& neighbour) {
   if (later == neighbour.arrivals.begin()) return std::nullopt;
   Arrival newest = std::move(std::prev(later)->second);
   neighbour.arrivals.erase(neighbour.arrivals.begin(), later);
-  neighbour.next = newest.transfer.exchange + 1;
+  neighbour.next = newest.message.exchange + 1;
   return newest;
 }
 
@@ -553,14 +552,14 @@ void ExchangeMachine::handle(MessageReceived& came) {
   const Arrival& arrival = came.arrival;
   const Member from = arrival.from;
   if (arrival.from >= names_.size()) return;
-  if (!note(arrival.from, arrival.transfer.exchange, arrival.transfer.support)) return;
-  settle_given_up(neighbours_[arrival.from], arrival.transfer.exchange);
+  if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
+  settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
   // A beginning is planned for when all have heard of it; a later one would keep all from any.
-  const Exchange planned_until = arrival.transfer.exchange + 2 * (options_.spread + 1);
-  if (arrival.transfer.attempt <= planned_until) {
-    hear_era(arrival.transfer.era, arrival.transfer.attempt);
+  const Exchange planned_until = arrival.message.exchange + 2 * (options_.spread + 1);
+  if (arrival.message.next_era <= planned_until) {
+    hear_era(arrival.message.era, arrival.message.next_era);
   }
-  if (!wants(arrival.from, arrival.transfer.exchange)) return;
+  if (!wants(arrival.from, arrival.message.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
   if (state_ == State::kMixing) say_who_is_slow(from);
@@ -580,7 +579,7 @@ void ExchangeMachine::say_who_is_slow(Member last) {
 }
 
 void ExchangeMachine::keep(Arrival arrival) {
-  const Exchange at = arrival.transfer.exchange;
+  const Exchange at = arrival.message.exchange;
   auto& arrivals = neighbours_[arrival.from].arrivals;
   if (!arrivals.insert_or_assign(at, std::move(arrival)).second) return;
   ++traffic_.arrived;

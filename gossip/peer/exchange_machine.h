@@ -33,7 +33,8 @@ using protocol::Member;
 // A neighbour's message, whole.
 struct Arrival {
   Member from = 0;
-  protocol::VectorTransfer transfer;
+  protocol::MixMessage message;
+  protocol::Support support;  // of the sender's model
   SharedBytes data;
 };
 

@@ -9,7 +9,7 @@
 namespace starling::gossip {
 
 using protocol::Member;
-using protocol::VectorTransfer;
+using protocol::ModelColumns;
 
 ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Duration patience)
     : donors_(std::move(donors)), patience_(patience), model_(size) {
@@ -37,20 +37,21 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   return asks;
 }
 
-bool ModelCopy::expects(Member from, const VectorTransfer& transfer) const {
+bool ModelCopy::expects(Member from, const ModelColumns& columns) const {
   return std::ranges::any_of(parts_, [&](const Part& part) {
-    return !part.came && part.asked == from && part.begin == transfer.place &&
-           part.end - part.begin == transfer.first && transfer.second == 0 && transfer.packed == 0;
+    return !part.came && part.asked == from && part.begin == columns.begin &&
+           part.end - part.begin == columns.floats;
   });
 }
 
-void ModelCopy::take(Member from, const VectorTransfer& transfer, std::span<const float> columns) {
-  STARLING_CHECK(expects(from, transfer) && columns.size() == transfer.first);
-  std::ranges::copy(columns, model_.begin() + static_cast<std::ptrdiff_t>(transfer.place));
+void ModelCopy::take(Member from, const ModelColumns& columns, const protocol::Support& support,
+                     std::span<const float> values) {
+  STARLING_CHECK(expects(from, columns) && values.size() == columns.floats);
+  std::ranges::copy(values, model_.begin() + static_cast<std::ptrdiff_t>(columns.begin));
   for (Part& part : parts_) {
-    if (part.begin != transfer.place) continue;
+    if (part.begin != columns.begin) continue;
     part.came = true;
-    part.progress = progress_of(transfer);
+    part.progress = {.backed = support.backed, .exchange = columns.exchange};
   }
 }
 

@@ -26,10 +26,10 @@ class ModelCopy {
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
-  bool expects(protocol::Member from, const protocol::VectorTransfer& transfer) const;
-  // Requires: expects(), a float for each column announced, all finite.
-  void take(protocol::Member from, const protocol::VectorTransfer& transfer,
-            std::span<const float> columns);
+  bool expects(protocol::Member from, const protocol::ModelColumns& columns) const;
+  // `support`: of the donor's model. Requires: expects(), a value for each column, all finite.
+  void take(protocol::Member from, const protocol::ModelColumns& columns,
+            const protocol::Support& support, std::span<const float> values);
   // Its link broke, or it refused.
   void lose(protocol::Member donor);
 

@@ -14,6 +14,7 @@
 
 namespace starling::gossip {
 
+using protocol::MixMessage;
 using protocol::ReduceNote;
 using protocol::VectorTransfer;
 
@@ -159,8 +160,7 @@ Links NeighbourProtocol::links() const {
 
 void NeighbourProtocol::forget_sent() {
   for (auto& [member, messages] : sent_) {
-    while (!messages.empty() &&
-           messages.front().transfer.exchange + resent_ < machine_.exchange()) {
+    while (!messages.empty() && messages.front().message.exchange + resent_ < machine_.exchange()) {
       messages.pop_front();
     }
   }
@@ -210,34 +210,36 @@ const NeighbourProtocol::Packed& NeighbourProtocol::packed(std::size_t place) {
   if (found != packed_.end()) return found->second;
   const Message<float>& message = algorithm_->message(key);
   Packed made;
-  made.transfer.kind = VectorTransfer::Kind::kMix;
-  made.transfer.first = message.first.size();
-  made.transfer.second = message.second.size();
-  made.transfer.packed = message.packed.size();
-  made.transfer.has_scalar = message.has_scalar;
-  made.transfer.scalar = message.scalar;
+  made.message.first = message.first.size();
+  made.message.second = message.second.size();
+  made.message.packed = message.packed.size();
+  if (message.has_scalar) made.message.scalar = message.scalar;
   made.data = pack(message);
   return packed_.emplace(key, std::move(made)).first->second;
 }
 
 void NeighbourProtocol::perform(exchange::Announce& announce) {
-  const Packed& message = packed(announce.place);
-  VectorTransfer transfer = message.transfer;
-  transfer.exchange = announce.exchange;
-  transfer.support = support();
-  if (tags_edges_) {
-    transfer.era = incarnation_;
-    const auto theirs = incarnations_.find(announce.to);
-    transfer.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
-  } else {
-    transfer.era = announce.era;
-    transfer.attempt = announce.next_era;
-  }
+  Packed made = packed(announce.place);
+  made.message.exchange = announce.exchange;
+  made.message.era = announce.era;
+  made.message.next_era = announce.next_era;
+  made.support = support();
+  if (tags_edges_) tag_edge(announce.to, made.message);
   std::deque<Packed>& sent = sent_[announce.to];
-  if (!sent.empty() && sent.back().transfer.exchange == announce.exchange) sent.pop_back();
-  sent.push_back({transfer, message.data});
+  if (!sent.empty() && sent.back().message.exchange == announce.exchange) sent.pop_back();
+  sent.push_back(std::move(made));
   if (sent.size() > kept_max_) sent.pop_front();
-  host_.send(announce.to, transfer, message.data);
+  send(announce.to, sent.back());
+}
+
+void NeighbourProtocol::send(Member to, const Packed& packed) {
+  host_.send(to, {.content = packed.message, .support = packed.support}, packed.data);
+}
+
+void NeighbourProtocol::tag_edge(Member to, MixMessage& message) const {
+  const auto theirs = incarnations_.find(to);
+  message.era = incarnation_;
+  message.next_era = theirs == incarnations_.end() ? 0 : theirs->second;
 }
 
 // Questions and answers in the words of an all-reduce. `attempt`: of an answer, the exchange that
@@ -258,24 +260,25 @@ void NeighbourProtocol::perform(exchange::Answer& answer) {
 // A message as it came, if it is one that this algorithm could have sent.
 std::optional<Message<float>> NeighbourProtocol::read(Member from,
                                                       const exchange::Arrival& arrival) const {
-  const VectorTransfer& transfer = arrival.transfer;
+  const MixMessage& message = arrival.message;
   // Its own message is the measure, and it has none where it sends to nobody.
   const bool has_own =
       !run_.plan.traits.per_receiver || !machine_.matrix().receivers(self_).empty();
   if (!has_own) return std::nullopt;
   const Message<float>& own = algorithm_->message(0);
-  const std::span<const float> all(floats(arrival.data), transfer.first + transfer.second);
+  const std::span<const float> all(floats(arrival.data), message.first + message.second);
   const ByteView packed = arrival.data.view().subspan(4 * all.size());
-  const bool alike = transfer.first == own.first.size() && transfer.second == own.second.size() &&
-                     transfer.packed == own.packed.size() && transfer.has_scalar == own.has_scalar;
+  const bool alike = message.first == own.first.size() && message.second == own.second.size() &&
+                     message.packed == own.packed.size() &&
+                     message.scalar.has_value() == own.has_scalar;
   // A robust rule judges all values itself, as in the simulation.
   const bool fit_to_mix = run_.plan.robust.is_on() || is_finite(all);
   if (!alike || !fit_to_mix || !algorithm_->can_read(from, packed)) return std::nullopt;
-  return Message<float>{.first = all.first(transfer.first),
-                        .second = all.subspan(transfer.first),
+  return Message<float>{.first = all.first(message.first),
+                        .second = all.subspan(message.first),
                         .packed = packed,
-                        .scalar = transfer.scalar,
-                        .has_scalar = transfer.has_scalar};
+                        .scalar = message.scalar.value_or(0),
+                        .has_scalar = message.scalar.has_value()};
 }
 
 // False: it is left out, and its weight is added to our own.
@@ -373,32 +376,30 @@ void NeighbourProtocol::perform(exchange::Finish&) {
 
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
-bool NeighbourProtocol::agree_on_edge(Member from, const VectorTransfer& transfer) {
-  const std::uint32_t known = std::exchange(incarnations_[from], transfer.era);
+bool NeighbourProtocol::agree_on_edge(Member from, const MixMessage& message) {
+  const std::uint32_t known = std::exchange(incarnations_[from], message.era);
   // Who was not known took nothing that was pushed: nothing named its incarnation.
-  if (known != 0 && known != transfer.era) {
+  if (known != 0 && known != message.era) {
     algorithm_->forget(from);
     packed_.clear();  // what was pushed to its former self
   }
-  return transfer.attempt == incarnation_;
+  return message.next_era == incarnation_;
 }
 
-// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a transfer
+// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a message
 // without vectors says no more than that.
 void NeighbourProtocol::introduce(Member to) {
   if (!tags_edges_) return;
-  VectorTransfer transfer{.kind = VectorTransfer::Kind::kMix, .exchange = machine_.exchange()};
-  transfer.era = incarnation_;
-  const auto theirs = incarnations_.find(to);
-  transfer.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
-  host_.send(to, transfer, {});
+  MixMessage message{.exchange = machine_.exchange()};
+  tag_edge(to, message);
+  send(to, {.message = message, .data = {}});
 }
 
 // Whether it bears what its sender must be known by before anything of it counts.
-bool NeighbourProtocol::introduces(Member from, const VectorTransfer& transfer) const {
+bool NeighbourProtocol::introduces(Member from, const MixMessage& message) const {
   if (!tags_edges_) return false;
   const auto known = incarnations_.find(from);
-  return known == incarnations_.end() || known->second != transfer.era;
+  return known == incarnations_.end() || known->second != message.era;
 }
 
 // Of graphs that are drawn anew anybody may be a sender.
@@ -409,18 +410,19 @@ bool NeighbourProtocol::may_send(Member from, Exchange exchange) const {
 }
 
 Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfer) const {
+  const auto* const message = std::get_if<MixMessage>(&transfer.content);
   const bool is_introduction = tags_edges_ && payload_bytes(transfer) == 0;
-  if (transfer.kind == VectorTransfer::Kind::kMix && is_introduction) return {};
-  const bool wanted = machine_.wants(from, transfer.exchange) || introduces(from, transfer);
-  if (transfer.kind != VectorTransfer::Kind::kMix || !wanted ||
-      !may_send(from, transfer.exchange)) {
+  if (message != nullptr && is_introduction) return {};
+  const bool wanted = message != nullptr && may_send(from, message->exchange) &&
+                      (machine_.wants(from, message->exchange) || introduces(from, *message));
+  if (!wanted) {
     return rejected("not-wanted", "this transfer is of no use here now");
   }
   const std::uint64_t size = run_.initial.size();
   const auto is_vector = [&](std::uint64_t count) { return count == 0 || count == size; };
   // The largest encoding is that of mass: 8 bytes an element and the weight.
-  if (is_vector(transfer.first) && is_vector(transfer.second) &&
-      transfer.packed <= 8 * (size + 1)) {
+  if (is_vector(message->first) && is_vector(message->second) &&
+      message->packed <= 8 * (size + 1)) {
     return {};
   }
   return rejected("wrong-vectors",
@@ -428,8 +430,9 @@ Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfe
 }
 
 void NeighbourProtocol::take_unused(Member from, const VectorTransfer& transfer) {
-  if (transfer.kind == VectorTransfer::Kind::kMix)
-    on(exchange::MessageUnused{from, transfer.exchange, transfer.support});
+  if (const auto* const message = std::get_if<MixMessage>(&transfer.content)) {
+    on(exchange::MessageUnused{from, message->exchange, transfer.support});
+  }
 }
 
 void NeighbourProtocol::take_postponed() {
@@ -437,8 +440,11 @@ void NeighbourProtocol::take_postponed() {
 }
 
 void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
+  const auto* const content = std::get_if<MixMessage>(&whole.transfer.content);
+  if (content == nullptr) return;  // an earlier session took it
+  MixMessage message = *content;
   if (tags_edges_) {
-    const bool is_new = introduces(from, whole.transfer);
+    const bool is_new = introduces(from, message);
     const bool is_empty = whole.data.empty();
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
       if (!is_empty || !postponed_.contains(from)) {
@@ -446,12 +452,12 @@ void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
       }
       return;
     }
-    const bool agreed = agree_on_edge(from, whole.transfer);
+    const bool agreed = agree_on_edge(from, message);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
     if (!agreed || is_empty) return;
-    whole.transfer.era = whole.transfer.attempt = 0;
+    message.era = message.next_era = 0;
   }
-  on(exchange::MessageReceived{{from, whole.transfer, std::move(whole.data)}});
+  on(exchange::MessageReceived{{from, message, whole.transfer.support, std::move(whole.data)}});
 }
 
 void NeighbourProtocol::take(Member from, const ReduceNote& note) {
@@ -470,9 +476,9 @@ void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello
   // that the others wait for with us is announced anew by the machine.
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
-    if (announces && sent.transfer.exchange == machine_.exchange()) continue;
-    if (!tags_edges_ && hello.begun && sent.transfer.exchange < hello.exchange) continue;
-    host_.send(from, sent.transfer, sent.data);
+    if (announces && sent.message.exchange == machine_.exchange()) continue;
+    if (!tags_edges_ && hello.begun && sent.message.exchange < hello.exchange) continue;
+    send(from, sent);
   }
   on(exchange::LinkUp{from});
 }

@@ -45,8 +45,9 @@ class NeighbourProtocol final : public TrainingProtocol {
 
  private:
   struct Packed {
-    protocol::VectorTransfer transfer;
+    protocol::MixMessage message;
     SharedBytes data;
+    protocol::Support support = {};  // as it was sent
   };
 
   void on(exchange::Event event);
@@ -68,10 +69,12 @@ class NeighbourProtocol final : public TrainingProtocol {
   Links links() const;
   const Packed& packed(std::size_t place);
   void introduce(Member to);
-  bool introduces(Member from, const protocol::VectorTransfer& transfer) const;
+  bool introduces(Member from, const protocol::MixMessage& message) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
-  bool agree_on_edge(Member from, const protocol::VectorTransfer& transfer);
+  bool agree_on_edge(Member from, const protocol::MixMessage& message);
+  void send(Member to, const Packed& packed);
+  void tag_edge(Member to, protocol::MixMessage& message) const;
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
   bool is_usual(Member from, const Message<float>& message);
   void name_far();

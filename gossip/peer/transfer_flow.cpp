@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <tuple>
+#include <variant>
 
 #include "core/base/check.h"
 
@@ -15,29 +16,45 @@ namespace starling::gossip {
 using protocol::Chunk;
 using protocol::Credit;
 using protocol::Envelope;
+using protocol::MixMessage;
+using protocol::ModelColumns;
+using protocol::PairMessage;
+using protocol::ReducePiece;
 using protocol::TaskEnded;
 using protocol::VectorTransfer;
 
-std::uint64_t payload_bytes(const VectorTransfer& transfer) {
-  return sizeof(float) * (transfer.first + transfer.second) + transfer.packed;
-}
-
 namespace {
 
-// What an algorithm sends at a time, as large as the model. A push is not among them: it cannot be
-// given up, and a newer total takes its place.
-bool is_replaced(VectorTransfer::Kind kind) {
-  return kind == VectorTransfer::Kind::kMix || kind == VectorTransfer::Kind::kRequest ||
-         kind == VectorTransfer::Kind::kReply;
+template <class T>
+bool is(const VectorTransfer& transfer) {
+  return std::holds_alternative<T>(transfer.content);
 }
 
-bool is_model(VectorTransfer::Kind kind) {
-  return kind != VectorTransfer::Kind::kReduce && kind != VectorTransfer::Kind::kColumns;
+bool is_push(const VectorTransfer& transfer) {
+  const auto* const pair = std::get_if<PairMessage>(&transfer.content);
+  return pair != nullptr && pair->kind == PairMessage::Kind::kPush;
+}
+
+// What an algorithm sends one of at a time, as large as the model. A push is not among them: it
+// cannot be given up, and a newer total takes its place.
+bool is_replaced(const VectorTransfer& transfer) {
+  return is<MixMessage>(transfer) || (is<PairMessage>(transfer) && !is_push(transfer));
+}
+
+bool are_alike(const VectorTransfer& a, const VectorTransfer& b) {
+  const auto* const of_a = std::get_if<PairMessage>(&a.content);
+  const auto* const of_b = std::get_if<PairMessage>(&b.content);
+  if (of_a != nullptr && of_b != nullptr) return of_a->kind == of_b->kind;
+  return a.content.index() == b.content.index();
+}
+
+bool is_model(const VectorTransfer& transfer) {
+  return !is<ReducePiece>(transfer) && !is<ModelColumns>(transfer);
 }
 
 // All the mass that ever went over this link: an older one is of no use beside it.
 bool is_total(const VectorTransfer& transfer) {
-  return transfer.kind == VectorTransfer::Kind::kPush && transfer.packed > 0;
+  return is_push(transfer) && std::get<PairMessage>(transfer.content).packed > 0;
 }
 
 // Not cleared: who announces much and sends little costs no pages, and every byte is written once.
@@ -61,8 +78,8 @@ void TransferFlow::set_messages_max(std::size_t messages_max) {
 
 // To one that reads nothing, or on a link that is too slow for the network's pace. What is under
 // way stays: it would have been sent for nothing, and on a slow link nothing would ever arrive.
-void TransferFlow::give_up_oldest(VectorTransfer::Kind kind) {
-  const auto is_such = [kind](const Outgoing& out) { return out.transfer.kind == kind; };
+void TransferFlow::give_up_oldest_like(const VectorTransfer& transfer) {
+  const auto is_such = [&](const Outgoing& out) { return are_alike(out.transfer, transfer); };
   auto count = static_cast<std::size_t>(std::ranges::count_if(outgoing_, is_such));
   std::erase_if(outgoing_, [&](const Outgoing& out) {
     const bool gives_way = is_such(out) && !out.announced && count >= options_.messages_max;
@@ -73,31 +90,32 @@ void TransferFlow::give_up_oldest(VectorTransfer::Kind kind) {
 
 std::size_t TransferFlow::incoming_models() const {
   return static_cast<std::size_t>(std::ranges::count_if(
-      incoming_, [](const auto& entry) { return is_model(entry.second.transfer.kind); }));
+      incoming_, [](const auto& entry) { return is_model(entry.second.transfer); }));
 }
 
 // Who sends a piece of an attempt knows that the other side has left all earlier ones.
-void TransferFlow::give_up_older_pieces(const VectorTransfer& transfer) {
-  const auto attempt = [](const VectorTransfer& p) {
-    return std::tuple(p.epoch, p.exchange, p.attempt);
+void TransferFlow::give_up_older_pieces(protocol::Epoch epoch, const ReducePiece& piece) {
+  const auto attempt = [](protocol::Epoch of, const ReducePiece& p) {
+    return std::tuple(of, p.exchange, p.attempt);
   };
   std::erase_if(outgoing_, [&](const Outgoing& o) {
-    return o.transfer.kind == VectorTransfer::Kind::kReduce && !o.announced &&
-           attempt(o.transfer) < attempt(transfer);
+    const auto* const other = std::get_if<ReducePiece>(&o.transfer.content);
+    return other != nullptr && !o.announced &&
+           attempt(o.transfer.epoch, *other) < attempt(epoch, piece);
   });
 }
 
 Result<void> TransferFlow::send(VectorTransfer transfer, SharedBytes data, Urgency urgency) {
   STARLING_CHECK(data.size() == payload_bytes(transfer));
-  if (is_replaced(transfer.kind)) give_up_oldest(transfer.kind);
+  if (is_replaced(transfer)) give_up_oldest_like(transfer);
   if (is_total(transfer)) {
     std::erase_if(outgoing_,
                   [](const Outgoing& o) { return !o.announced && is_total(o.transfer); });
   }
-  const bool is_piece = transfer.kind == VectorTransfer::Kind::kReduce;
-  if (is_piece) give_up_older_pieces(transfer);
+  const auto* const piece = std::get_if<ReducePiece>(&transfer.content);
+  if (piece != nullptr) give_up_older_pieces(transfer.epoch, *piece);
   std::size_t waiting = outgoing_.size();
-  std::size_t most = is_piece ? options_.pieces_max : options_.outgoing_max;
+  std::size_t most = piece != nullptr ? options_.pieces_max : options_.outgoing_max;
   if (urgency == Urgency::kBackground) {
     waiting = static_cast<std::size_t>(
         std::ranges::count(outgoing_, Urgency::kBackground, &Outgoing::urgency));
@@ -160,7 +178,7 @@ TransferFlow::Whole TransferFlow::finish(Incoming& incoming) {
 Result<std::optional<TransferFlow::Whole>> TransferFlow::announced(const VectorTransfer& transfer) {
   auto wanted = check_(transfer);
   const bool has_room = incoming_.size() < options_.incoming_max &&
-                        (!is_model(transfer.kind) || incoming_models() < options_.models_max);
+                        (!is_model(transfer) || incoming_models() < options_.models_max);
   if (wanted && !has_room) {
     wanted = overloaded("queue-full", "too many transfers are on their way here already");
   }

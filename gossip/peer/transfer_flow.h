@@ -14,9 +14,6 @@
 
 namespace starling::gossip {
 
-// Of the vectors that `transfer` announces.
-std::uint64_t payload_bytes(const protocol::VectorTransfer& transfer);
-
 class TransferFlow {
  public:
   struct Options {
@@ -26,10 +23,10 @@ class TransferFlow {
     std::size_t models_max = 2;     // of those: whole messages of an algorithm, not parts of a sum
     std::size_t outgoing_max = 64;
     std::size_t background_max = 4;  // of those: parts of a model that the other side asked for
-    // Of kMix, kRequest and kReply each: beyond, the oldest that is not under way is given up. At
-    // least 2, so that what is under way arrives on the slowest link.
+    // Of MixMessages, requests and replies each: beyond, the oldest that is not under way is given
+    // up. At least 2, so that what is under way arrives on the slowest link.
     std::size_t messages_max = 2;
-    std::size_t pieces_max = 1024;   // of kReduce, whose floats are shared
+    std::size_t pieces_max = 1024;   // ReducePieces, whose floats are shared
     std::size_t answers_max = 1024;  // that the other side has not read
   };
   struct Whole {
@@ -78,9 +75,9 @@ class TransferFlow {
   Result<std::optional<Whole>> announced(const protocol::VectorTransfer& transfer);
   Result<std::optional<Whole>> arrived(const protocol::Chunk& chunk, const SharedBytes& piece);
   static Whole finish(Incoming& incoming);
-  void give_up_oldest(protocol::VectorTransfer::Kind kind);
+  void give_up_oldest_like(const protocol::VectorTransfer& transfer);
   std::size_t incoming_models() const;
-  void give_up_older_pieces(const protocol::VectorTransfer& transfer);
+  void give_up_older_pieces(protocol::Epoch epoch, const protocol::ReducePiece& piece);
   std::optional<protocol::Envelope> next_of(Urgency urgency);
 
   Options options_;

@@ -316,8 +316,9 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
           .hand_in =
               [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.handed_in.push_back({transfer.place, {floats, floats + transfer.first}});
-                peer.handed_in_until = std::max(peer.handed_in_until, transfer.place);
+                const auto& model = std::get<protocol::WholeModel>(transfer.content);
+                peer.handed_in.push_back({model.step, {floats, floats + model.floats}});
+                peer.handed_in_until = std::max(peer.handed_in_until, model.step);
               }});
 }
 

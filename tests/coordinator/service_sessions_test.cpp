@@ -173,7 +173,8 @@ TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
   ASSERT_TRUE(federation.ask("client-revoke", {{"name", "cam-2"}}));
   EXPECT_EQ(early.next(), "Relay") << "that the other end is away";
   EXPECT_EQ(early.next(), "RosterPart");
-  early.send(protocol::VectorTransfer{.id = TaskId(5), .first = 1});
+  early.send(
+      protocol::VectorTransfer{.id = TaskId(5), .content = protocol::MixMessage{.first = 1}});
   EXPECT_EQ(early.next(), "Bye bad-message");
 }
 

@@ -108,11 +108,10 @@ class PretendEdge {
                               .loss_steps = kEvery,
                               .bytes_sent = 100 * step_,
                               .messages = step_});
-    send(protocol::VectorTransfer{.id = TaskId(step_),
-                                  .kind = protocol::VectorTransfer::Kind::kModel,
-                                  .epoch = 1,
-                                  .exchange = step_ - 1,
-                                  .first = kParameters});
+    send(protocol::VectorTransfer{
+        .id = TaskId(step_),
+        .epoch = 1,
+        .content = protocol::WholeModel{.exchange = step_ - 1, .floats = kParameters}});
   }
 
   void hand_in(TaskId transfer) {

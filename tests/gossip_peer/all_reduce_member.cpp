@@ -24,6 +24,7 @@ namespace starling::gossip {
 namespace {
 
 using collective::AllReduceMachine;
+using protocol::ReducePiece;
 using protocol::VectorTransfer;
 
 constexpr protocol::Epoch kEpoch = 1;
@@ -140,18 +141,20 @@ class ReducingMember {
   }
 
   Result<void> check(const VectorTransfer& transfer) const {
-    if (transfer.kind == VectorTransfer::Kind::kReduce && transfer.first <= task_.floats) return {};
+    const auto* const piece = std::get_if<ReducePiece>(&transfer.content);
+    if (piece != nullptr && piece->floats <= task_.floats) return {};
     return rejected("not-wanted", "not a piece of this all-reduce");
   }
 
   void take(Member from, const TransferFlow::Whole& whole) {
+    const auto& piece = std::get<ReducePiece>(whole.transfer.content);
     const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
-                                        whole.transfer.first);
+                                        piece.floats);
     on(collective::PieceReceived{from,
                                  whole.transfer.epoch,
-                                 {whole.transfer.support.backed, whole.transfer.exchange},
-                                 whole.transfer.attempt,
-                                 whole.transfer.place,
+                                 {whole.transfer.support.backed, piece.exchange},
+                                 piece.attempt,
+                                 piece.place,
                                  collective::Floats{whole.data.owner(), values}});
   }
 
@@ -168,12 +171,11 @@ class ReducingMember {
 
   void perform(collective::SendNote& send) { links_.send(send.to, send.note); }
   void perform(collective::SendPiece& send) {
-    const VectorTransfer transfer{.kind = VectorTransfer::Kind::kReduce,
-                                  .epoch = kEpoch,
-                                  .exchange = send.at.exchange,
-                                  .attempt = send.attempt,
-                                  .place = send.place,
-                                  .first = send.floats.values.size()};
+    const VectorTransfer transfer{.epoch = kEpoch,
+                                  .content = ReducePiece{.exchange = send.at.exchange,
+                                                         .attempt = send.attempt,
+                                                         .place = send.place,
+                                                         .floats = send.floats.values.size()}};
     links_.send_transfer(send.to, transfer,
                          SharedBytes(send.floats.owner, as_bytes(send.floats.values)),
                          TransferFlow::Urgency::kNow);

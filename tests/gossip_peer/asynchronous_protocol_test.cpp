@@ -150,7 +150,7 @@ TEST(AsynchronousProtocol, AskersGoOnWhenRepliesAreLost) {
   flap_links(net);
   std::uint64_t replies = 0;
   net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
-    replies += transfer.kind == protocol::VectorTransfer::Kind::kReply ? 1 : 0;
+    replies += pair_of(transfer).kind == PairMessage::Kind::kReply ? 1 : 0;
   };
   net.run_to_rest();
   ASSERT_TRUE(all_finished(net));
@@ -171,7 +171,7 @@ TEST(AsynchronousProtocol, GivesUpAReplyAfterItsPatience) {
   std::vector<TimePoint> requests;
   const Member asker = net.run.plan.active[0] != 0 ? 0 : 1;
   net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
-    if (transfer.kind == protocol::VectorTransfer::Kind::kRequest) requests.push_back(net.now);
+    if (pair_of(transfer).kind == PairMessage::Kind::kRequest) requests.push_back(net.now);
   };
   net.run_until([&] { return requests.size() == 1; });
   // The other one is frozen from now on: it never answers.
@@ -189,7 +189,8 @@ TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
     for (const Member fast : {0, 1}) net.peers[fast]->phase = std::chrono::milliseconds(2);
     std::uint64_t sent_when_done = 0;
     net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
-      if (transfer.exchange > 0 && net.peers[from]->training->is_finished()) ++sent_when_done;
+      if (pair_of(transfer).number > 0 && net.peers[from]->training->is_finished())
+        ++sent_when_done;
     };
     start_all(net);
     net.run_to_rest();
@@ -209,7 +210,7 @@ TEST(AsynchronousProtocol, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
     net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
     bool told_its_own = false;
     net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
-      if (from != 3 || net.peers[3]->copies > 0 || transfer.exchange == 0) return;
+      if (from != 3 || net.peers[3]->copies > 0 || pair_of(transfer).number == 0) return;
       told_its_own = true;
     };
     net.start(3, 4);
@@ -289,35 +290,38 @@ TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) 
   const Member asker = 1 - passive;
   TrainingProtocol& training = *net.peers[passive]->training;
   const std::uint64_t size = net.run.initial.size();
-  using VectorTransfer = protocol::VectorTransfer;
-  const auto refused = [&](VectorTransfer transfer) { return !training.check(asker, transfer); };
-  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kMix, .exchange = 1, .first = size}));
-  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size + 1}));
-  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .second = size}));
-  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1, .packed = 8 * size}));
-  EXPECT_TRUE(refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1}));
-  EXPECT_FALSE(refused({.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size}));
-  EXPECT_FALSE(
-      refused({.kind = VectorTransfer::Kind::kPush, .exchange = 1, .packed = 8 * (size + 1)}));
-  EXPECT_FALSE(refused({.kind = VectorTransfer::Kind::kPush}));
+  const auto refused = [&](const VectorTransfer::Content& content) {
+    return !training.check(asker, {.content = content});
+  };
+  const auto request = PairMessage::Kind::kRequest;
+  EXPECT_TRUE(refused(protocol::MixMessage{.exchange = 1, .first = size}));
+  EXPECT_TRUE(refused(PairMessage{.kind = request, .number = 1, .floats = size + 1}));
+  EXPECT_TRUE(refused(PairMessage{.number = 1, .packed = 8 * size}));
+  EXPECT_TRUE(refused(PairMessage{.number = 1}));
+  EXPECT_FALSE(refused(PairMessage{.kind = request, .number = 1, .floats = size}));
+  EXPECT_FALSE(refused(PairMessage{.number = 1, .packed = 8 * (size + 1)}));
+  EXPECT_FALSE(refused(PairMessage{}));
 
   const std::vector<float> before(model_of(net, passive).begin(), model_of(net, passive).end());
   std::vector<float> poison(size, 1.0F);
   poison[size / 2] = std::numeric_limits<float>::quiet_NaN();
-  VectorTransfer transfer{.kind = VectorTransfer::Kind::kRequest, .exchange = 1, .first = size};
-  transfer.era = asker + 1;
-  transfer.attempt = passive + 1;
-  training.take(asker, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
+  PairMessage pair{.kind = request,
+                   .number = 1,
+                   .sender_incarnation = asker + 1,
+                   .receiver_incarnation = passive + 1,
+                   .floats = size};
+  training.take(asker,
+                {{.content = pair}, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
   EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
   // The same for a former process.
-  transfer.attempt = passive + 77;
-  training.take(asker, {transfer, SharedBytes::own(Bytes(4 * size))});
+  pair.receiver_incarnation = passive + 77;
+  training.take(asker, {{.content = pair}, SharedBytes::own(Bytes(4 * size))});
   EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
   // What is meant for this one counts.
-  transfer.attempt = passive + 1;
-  training.take(asker, {transfer, SharedBytes::own(Bytes(4 * size))});
+  pair.receiver_incarnation = passive + 1;
+  training.take(asker, {{.content = pair}, SharedBytes::own(Bytes(4 * size))});
   EXPECT_NE(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
             before);
 }

@@ -137,8 +137,7 @@ TEST_F(Checkpoints, AnotherVersionIsRefused) {
   EXPECT_EQ(state_code(), "state-version");
 }
 
-// --- protocols
-// ------------------------------------------------------------------------------------
+// --- protocols -----------------------------------------------------------------------------------
 
 ProtocolStart start_from(const FakeNetwork& net, Member member) {
   const TrainingProtocol& training = *net.peers[member]->training;

@@ -78,8 +78,7 @@ TEST(ExchangeMachine, TwoMessagesOfANeighbourAreHeldAtMost) {
   for (Exchange at = 0; at < 3 * kNodes; ++at) {
     SharedBytes data = SharedBytes::own(Bytes(8));
     models.push_back(data.owner());
-    Arrival arrival{
-        1, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, std::move(data)};
+    Arrival arrival{1, {.exchange = at}, {}, std::move(data)};
     machine.on(MessageReceived{std::move(arrival)}, TimePoint{});
     ASSERT_LE(held(), 2) << at;
   }
@@ -100,8 +99,7 @@ TEST(ExchangeMachine, WhoSleptTakesTheOthersModelAtOnce) {
   std::vector<Action> actions;
   const auto feed = [&](Event event) { actions = machine.on(std::move(event), now); };
   const auto came = [&](Member from, Exchange at) {
-    feed(MessageReceived{
-        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, SharedBytes()}});
+    feed(MessageReceived{{from, {.exchange = at}, {}, {}}});
   };
   const auto exchange = [&](Exchange at) {
     now += std::chrono::milliseconds(100);
@@ -141,8 +139,7 @@ TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
     }
   };
   const auto came = [&](Member from, Exchange at) {
-    feed(MessageReceived{
-        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = at}, SharedBytes()}});
+    feed(MessageReceived{{from, {.exchange = at}, {}, {}}});
   };
   feed(Begin{});
   for (Exchange at = 0; at < 100; ++at) {
@@ -291,8 +288,7 @@ class LateMessages {
   }
 
   void come(Member from, Exchange exchange) {
-    act(MessageReceived{
-        {from, {.kind = protocol::VectorTransfer::Kind::kMix, .exchange = exchange}, {}}});
+    act(MessageReceived{{from, {.exchange = exchange}, {}, {}}});
   }
   // Nobody who has not come is waited for any more; then trains for the next exchange.
   void next() {
@@ -309,7 +305,7 @@ class LateMessages {
   // Of this exchange's inbox, of this sender: the exchange whose message it was.
   std::optional<Exchange> mixed(Exchange at, Member from) const {
     for (std::size_t i = 0; i < mixes_[at].size(); ++i) {
-      if (mixes_[at][i] && mixes_[at][i]->from == from) return mixes_[at][i]->transfer.exchange;
+      if (mixes_[at][i] && mixes_[at][i]->from == from) return mixes_[at][i]->message.exchange;
     }
     return std::nullopt;
   }

@@ -184,11 +184,11 @@ void ExchangeNetwork::send(Member from, Member to, const Event& event) {
   queue_.schedule(when, [this, from, to, pair, link = link_[pair], event] {
     if (link_[pair] != link || !nodes_[to].machine) return;
     const auto* came = std::get_if<MessageReceived>(&event);
-    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.transfer.exchange)) {
+    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.message.exchange)) {
       on(to, event);
     } else {
-      on(to, MessageUnused{came->arrival.from, came->arrival.transfer.exchange,
-                           came->arrival.transfer.support});
+      on(to,
+         MessageUnused{came->arrival.from, came->arrival.message.exchange, came->arrival.support});
     }
   });
 }
@@ -242,17 +242,14 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
 }
 
 void ExchangeNetwork::perform(Member self, const Announce& announce) {
-  protocol::VectorTransfer transfer;
-  transfer.exchange = announce.exchange;
-  transfer.era = announce.era;
-  transfer.attempt = announce.next_era;
-  transfer.support = support(self);
+  const protocol::MixMessage message{
+      .exchange = announce.exchange, .era = announce.era, .next_era = announce.next_era};
   auto& sent = nodes_[self].sent[announce.to];
   while (!sent.empty() &&
-         sent.front().transfer.exchange + world_.options.resent < announce.exchange) {
+         sent.front().message.exchange + world_.options.resent < announce.exchange) {
     sent.pop_front();
   }
-  sent.push_back({self, transfer, {}});
+  sent.push_back({self, message, support(self), {}});
   if (nodes_[announce.to].machine) send(self, announce.to, MessageReceived{sent.back()});
 }
 
@@ -267,7 +264,7 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
     longest_silence_ = std::max(longest_silence_, silent);
     if (!mix.inbox[i]) continue;
     ++filled_entries_;
-    const Exchange of = mix.inbox[i]->transfer.exchange;
+    const Exchange of = mix.inbox[i]->message.exchange;
     const Exchange late_max = world_.options.loss_safe ? kLateExchangesMax : 0;
     Exchange& mixed = mixed_[{senders[i].node, self}];
     const bool right = mix.inbox[i]->from == senders[i].node && of <= mix.exchange &&

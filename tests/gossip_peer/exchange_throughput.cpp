@@ -76,11 +76,14 @@ class Peer {
   }
 
   void send() {
-    const VectorTransfer transfer{
-        .kind = part_.in_step ? VectorTransfer::Kind::kMix : VectorTransfer::Kind::kPush,
-        .epoch = kEpoch,
-        .exchange = sent_++,
-        .first = kModelBytes / sizeof(float)};
+    constexpr std::uint64_t kFloats = kModelBytes / sizeof(float);
+    const std::uint64_t number = sent_++;
+    VectorTransfer transfer{.epoch = kEpoch};
+    if (part_.in_step) {
+      transfer.content = protocol::MixMessage{.exchange = number, .first = kFloats};
+    } else {
+      transfer.content = protocol::PairMessage{.number = number, .floats = kFloats};
+    }
     links_.send_transfer(other_, transfer, model_, TransferFlow::Urgency::kNow);
   }
 

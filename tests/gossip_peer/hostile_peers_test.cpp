@@ -22,6 +22,7 @@ namespace {
 using identity::CertificateAuthority;
 using identity::Credentials;
 using identity::Role;
+using protocol::PairMessage;
 using protocol::PeerHello;
 using protocol::VectorTransfer;
 using starling::testing::PeerCluster;
@@ -296,18 +297,22 @@ std::vector<std::string> garbage() {
       all.push_back(frame(swim));
     }
   }
-  for (const auto kind :
-       {VectorTransfer::Kind::kMix, VectorTransfer::Kind::kPush, VectorTransfer::Kind::kRequest,
-        VectorTransfer::Kind::kReply, VectorTransfer::Kind::kReduce, VectorTransfer::Kind::kColumns,
-        VectorTransfer::Kind::kModel}) {
-    for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
-      const VectorTransfer transfer{.id = TaskId(5),
-                                    .kind = kind,
-                                    .epoch = 1,
-                                    .exchange = 3,
-                                    .era = 1U << 31,
-                                    .attempt = 1,
-                                    .first = floats};
+  for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
+    std::vector<VectorTransfer::Content> contents{
+        protocol::MixMessage{.exchange = 3, .era = 1U << 31, .next_era = 1, .first = floats},
+        protocol::ReducePiece{.exchange = 3, .attempt = 1, .floats = floats},
+        protocol::ModelColumns{.exchange = 3, .floats = floats},
+        protocol::WholeModel{.exchange = 3, .floats = floats}};
+    for (const auto kind :
+         {PairMessage::Kind::kPush, PairMessage::Kind::kRequest, PairMessage::Kind::kReply}) {
+      contents.emplace_back(PairMessage{.kind = kind,
+                                        .number = 3,
+                                        .sender_incarnation = 1U << 31,
+                                        .receiver_incarnation = 1,
+                                        .floats = floats});
+    }
+    for (const VectorTransfer::Content& content : contents) {
+      const VectorTransfer transfer{.id = TaskId(5), .epoch = 1, .content = content};
       const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(4 * floats, 60'000));
       all.push_back(frame(transfer) + frame(protocol::Chunk{TaskId(5), 0}, bytes));
     }
@@ -434,11 +439,10 @@ TEST_F(AHostileMember, ThatClaimsAnExchangeFarAwayMovesNobody) {
   for (const protocol::Exchange claim :
        {protocol::Exchange{1} << 60, protocol::Exchange{999'999}}) {
     for (const std::size_t to : {0U, 1U, 2U}) {
-      const std::string transfer = frame(VectorTransfer{.id = TaskId(5),
-                                                        .kind = VectorTransfer::Kind::kMix,
-                                                        .epoch = 1,
-                                                        .exchange = claim,
-                                                        .first = 1});
+      const std::string transfer =
+          frame(VectorTransfer{.id = TaskId(5),
+                               .epoch = 1,
+                               .content = protocol::MixMessage{.exchange = claim, .first = 1}});
       say(to, hello(claim) + hello(claim) + transfer + bye);
     }
   }

@@ -82,11 +82,10 @@ class MachineBench {
   void hear_model(Member from, protocol::Exchange exchange, float value = 0,
                   protocol::Support support = {}) {
     const std::size_t size = world.experiment.parameters();
-    protocol::VectorTransfer transfer{.kind = protocol::VectorTransfer::Kind::kMix,
-                                      .epoch = machine.roster()->epoch,
-                                      .exchange = exchange,
-                                      .first = size,
-                                      .support = support};
+    const protocol::VectorTransfer transfer{
+        .epoch = machine.roster()->epoch,
+        .content = protocol::MixMessage{.exchange = exchange, .first = size},
+        .support = support};
     const std::vector<float> values(size, value);
     feed(gossip::peer::TransferReceived{
         from, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
@@ -113,10 +112,16 @@ class MachineBench {
     }
     return found;
   }
-  std::vector<gossip::peer::SendTransfer> transfers(protocol::VectorTransfer::Kind kind) const {
-    std::vector<gossip::peer::SendTransfer> found;
+  template <class C>
+  struct Sent {
+    C content;
+    gossip::peer::SendTransfer send;
+  };
+  template <class C>
+  std::vector<Sent<C>> transfers() const {
+    std::vector<Sent<C>> found;
     for (const auto& send : of<gossip::peer::SendTransfer>()) {
-      if (send.transfer.kind == kind) found.push_back(send);
+      if (const auto* is = std::get_if<C>(&send.transfer.content)) found.push_back({*is, send});
     }
     return found;
   }

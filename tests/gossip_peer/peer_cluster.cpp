@@ -87,9 +87,9 @@ void PeerCluster::start(std::size_t index) {
               },
           .hand_in =
               [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
+                const auto& model = std::get<protocol::WholeModel>(transfer.content);
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.models.emplace_back(transfer,
-                                         std::vector<float>(floats, floats + transfer.first));
+                peer.models.emplace_back(model, std::vector<float>(floats, floats + model.floats));
                 peer.step_known.push_back(peer.last ? peer.last->step : 0);
               }},
       relay ? relay(peer.name) : gossip::RelayLine::Carrier());

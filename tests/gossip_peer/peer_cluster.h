@@ -34,7 +34,7 @@ class PeerCluster {
     std::uint16_t port = 0;
     std::optional<protocol::PeerReport> last;
     std::uint64_t trained = 0;  // steps, by all reports
-    std::vector<std::pair<protocol::VectorTransfer, std::vector<float>>> models;  // handed in
+    std::vector<std::pair<protocol::WholeModel, std::vector<float>>> models;  // handed in
     std::vector<std::uint64_t> step_known;  // of each of them: the step last reported before
   };
 

@@ -96,8 +96,7 @@ TEST(PeerMachine, ANewerRosterWaitsForTheLocalPhaseAtWork) {
   EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
   EXPECT_EQ(peer.machine.hello().epoch, 2U);
   EXPECT_FALSE(peer.machine.hello().begun) << "it is in no run of that roster";
-  EXPECT_FALSE(
-      peer.machine.check(1, {.kind = VectorTransfer::Kind::kMix, .epoch = 1, .exchange = 0}));
+  EXPECT_FALSE(peer.machine.check(1, {.epoch = 1, .content = protocol::MixMessage{}}));
   // Members are those of the next epoch, of which the session knows nothing.
   peer.clear();
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 4});
@@ -110,10 +109,10 @@ TEST(PeerMachine, ANewerRosterWaitsForTheLocalPhaseAtWork) {
   while (!peer.computations.empty()) peer.compute();
   EXPECT_EQ(peer.trainings, 1);
   EXPECT_EQ(peer.local_steps_made, 1) << "the order of batches continues";
-  const auto messages = peer.transfers(VectorTransfer::Kind::kMix);
+  const auto messages = peer.transfers<protocol::MixMessage>();
   ASSERT_THAT(messages, SizeIs(2));
-  EXPECT_EQ(messages[0].transfer.epoch, 2U);
-  EXPECT_EQ(messages[0].transfer.exchange, 0U);
+  EXPECT_EQ(messages[0].send.transfer.epoch, 2U);
+  EXPECT_EQ(messages[0].content.exchange, 0U);
 }
 
 // Where the model of the phase is that of a session that ends, nothing is trained in it any more.
@@ -341,10 +340,10 @@ TEST(PeerMachine, GoesOnFromItsCheckpoint) {
   EXPECT_TRUE(peer.said("goes on from exchange 7"));
   EXPECT_GE(peer.machine.hello().support.quorum_seconds, 9U);
   peer.compute();
-  const auto sent = peer.transfers(VectorTransfer::Kind::kMix);
+  const auto sent = peer.transfers<protocol::MixMessage>();
   ASSERT_THAT(sent, SizeIs(2));
-  EXPECT_EQ(sent[0].transfer.exchange, 7U);
-  EXPECT_EQ(to_bytes(sent[0].data.view()), to_bytes(as_bytes(std::span(model))));
+  EXPECT_EQ(sent[0].content.exchange, 7U);
+  EXPECT_EQ(to_bytes(sent[0].send.data.view()), to_bytes(as_bytes(std::span(model))));
 }
 
 TEST(PeerMachine, AnotherRunsCheckpointIsNotUsed) {
@@ -367,8 +366,8 @@ TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
   before.give(before.world.roster(1));
   before.tick(61s);
   for (const protocol::Member member : {1, 2}) {  // it learns of an incarnation, so it pushes
-    VectorTransfer transfer{.kind = VectorTransfer::Kind::kPush, .epoch = 1};
-    transfer.era = 77;
+    const VectorTransfer transfer{.epoch = 1,
+                                  .content = protocol::PairMessage{.sender_incarnation = 77}};
     before.feed(peer::TransferReceived{member, {transfer, {}}});
   }
   before.compute();
@@ -500,20 +499,19 @@ TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
   }
   peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size + 1});
   peer.hear(2, protocol::ColumnsAsk{.epoch = 2, .begin = 0, .end = size});
-  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), IsEmpty()) << "it trains";
+  EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), IsEmpty()) << "it trains";
   peer.compute();
-  const auto given = peer.transfers(VectorTransfer::Kind::kColumns);
+  const auto given = peer.transfers<protocol::ModelColumns>();
   EXPECT_THAT(given, SizeIs(4)) << "no more of one member's wait";
-  for (const peer::SendTransfer& columns : given) {
-    EXPECT_EQ(columns.to, 1U);
-    EXPECT_EQ(columns.transfer.place, 1U);
-    EXPECT_EQ(columns.transfer.first, 2U);
-    EXPECT_EQ(columns.urgency, TransferFlow::Urgency::kBackground);
+  for (const auto& [columns, send] : given) {
+    EXPECT_EQ(send.to, 1U);
+    EXPECT_EQ(columns.begin, 1U);
+    EXPECT_EQ(columns.floats, 2U);
+    EXPECT_EQ(send.urgency, TransferFlow::Urgency::kBackground);
   }
   peer.clear();
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
-  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), SizeIs(1))
-      << "while it waits: at once";
+  EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), SizeIs(1)) << "while it waits: at once";
 }
 
 TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
@@ -523,7 +521,7 @@ TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
   peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
   peer.feed(peer::LinkDown{1});
   peer.compute();
-  EXPECT_THAT(peer.transfers(VectorTransfer::Kind::kColumns), IsEmpty());
+  EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), IsEmpty());
 }
 
 TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
@@ -565,11 +563,10 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       for (std::uint64_t at = asks[0].begin; at < asks[0].end; ++at) {
         columns.push_back(static_cast<float>(at));
       }
-      const VectorTransfer transfer{.kind = VectorTransfer::Kind::kColumns,
-                                    .epoch = 1,
-                                    .exchange = 50,
-                                    .place = asks[0].begin,
-                                    .first = columns.size()};
+      const VectorTransfer transfer{
+          .epoch = 1,
+          .content = protocol::ModelColumns{
+              .exchange = 50, .begin = asks[0].begin, .floats = columns.size()}};
       EXPECT_TRUE(peer.machine.check(member, transfer));
       EXPECT_FALSE(peer.machine.check(3 - member, transfer)) << "not asked for there";
       peer.feed(peer::TransferReceived{
@@ -578,10 +575,10 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
     EXPECT_EQ(peer.exchange(), 50U);
     peer.clear();
     peer.compute();
-    const auto sent = peer.transfers(VectorTransfer::Kind::kMix);
+    const auto sent = peer.transfers<protocol::MixMessage>();
     ASSERT_THAT(sent, SizeIs(2));
-    const auto* floats = reinterpret_cast<const float*>(sent[0].data.view().data());
-    after[optimizer].assign(floats, floats + sent[0].transfer.first);
+    const auto* floats = reinterpret_cast<const float*>(sent[0].send.data.view().data());
+    after[optimizer].assign(floats, floats + sent[0].content.first);
     for (std::size_t i = 0; i < after[optimizer].size(); ++i) {
       EXPECT_NEAR(after[optimizer][i], static_cast<float>(i), 0.5) << "column " << i;
     }

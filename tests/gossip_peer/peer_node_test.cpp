@@ -92,7 +92,7 @@ TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
     EXPECT_LE(peer->last->messages, 2 * options.run.steps + resent) << cluster.log.all();
     ASSERT_FALSE(peer->step_known.empty());
     for (std::size_t i = 0; i < peer->models.size(); ++i) {
-      EXPECT_EQ(peer->step_known[i], peer->models[i].first.place);
+      EXPECT_EQ(peer->step_known[i], peer->models[i].first.step);
     }
   }
 }

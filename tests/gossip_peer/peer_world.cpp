@@ -224,9 +224,9 @@ void PeerWorld::start(std::size_t index) {
           .report = [&peer](const protocol::PeerReport& report) { peer.last = report; },
           .hand_in =
               [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
+                const auto& model = std::get<protocol::WholeModel>(transfer.content);
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
-                peer.models.emplace_back(transfer,
-                                         std::vector<float>(floats, floats + transfer.first));
+                peer.models.emplace_back(model, std::vector<float>(floats, floats + model.floats));
               }});
   const auto started = process.shell->start();
   EXPECT_TRUE(started) << started.error().message();

@@ -58,7 +58,7 @@ class PeerWorld {
     bool wanted = false;               // a killed process is started again
     std::uint64_t starts = 0;          // of processes
     std::optional<protocol::PeerReport> last;
-    std::vector<std::pair<protocol::VectorTransfer, std::vector<float>>> models;  // handed in
+    std::vector<std::pair<protocol::WholeModel, std::vector<float>>> models;  // handed in
     int kills = 0;
     gossip::PeerShell& shell() const { return *process->shell; }
   };

@@ -15,6 +15,7 @@ namespace starling::gossip {
 namespace {
 
 using protocol::Bye;
+using protocol::PairMessage;
 using protocol::PeerHello;
 using protocol::Swim;
 using protocol::VectorTransfer;
@@ -29,10 +30,9 @@ constexpr std::size_t kFrame = 70 * 1024;  // the largest, with room
 void send_transfers(Side& side, Member to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<float> values(kFloats, static_cast<float>(to * 100 + i));
-    side.links->send_transfer(
-        to, {.kind = VectorTransfer::Kind::kPush, .exchange = i, .first = kFloats},
-        SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
-        TransferFlow::Urgency::kNow);
+    side.links->send_transfer(to, {.content = PairMessage{.number = i, .floats = kFloats}},
+                              SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
+                              TransferFlow::Urgency::kNow);
   }
 }
 
@@ -207,7 +207,7 @@ TEST_F(OneSide, HostileFramesEndAtMostTheirOwnLink) {
 TEST_F(OneSide, NothingCountsBeforeTheHello) {
   const std::vector<protocol::Message> early{
       Swim{.epoch = 1}, protocol::Ping{1}, protocol::RosterAsk{},
-      VectorTransfer{.id = TaskId(1), .kind = VectorTransfer::Kind::kPush, .epoch = 1, .first = 1}};
+      VectorTransfer{.id = TaskId(1), .epoch = 1, .content = PairMessage{.floats = 1}}};
   for (const protocol::Message& message : early) {
     take("node-02", message);
     EXPECT_EQ(said(), Words{"node-02 bye no-link"});
@@ -293,7 +293,8 @@ TEST_F(ManySides, ASlowReceiverFillsNoQueueAndLosesNothing) {
   cluster.run_until([&] { return sides[3]->transfers.size() == 12; }, "all transfers are there");
   for (const auto& [from, whole] : sides[3]->transfers) {
     const auto* values = reinterpret_cast<const float*>(whole.data.view().data());
-    const auto expected = static_cast<float>(300 + whole.transfer.exchange);
+    const auto expected =
+        static_cast<float>(300 + std::get<PairMessage>(whole.transfer.content).number);
     EXPECT_TRUE(std::all_of(values, values + kFloats, [&](float v) { return v == expected; }));
   }
   for (const auto& side : sides) EXPECT_TRUE(side->downs.empty());

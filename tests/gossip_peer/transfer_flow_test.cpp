@@ -8,6 +8,9 @@ namespace starling::gossip {
 namespace {
 
 using protocol::Envelope;
+using protocol::MixMessage;
+using protocol::PairMessage;
+using protocol::ReducePiece;
 using protocol::VectorTransfer;
 using Urgency = TransferFlow::Urgency;
 
@@ -15,12 +18,9 @@ Result<void> wanted(const VectorTransfer&) { return {}; }
 Result<void> unwanted(const VectorTransfer&) { return rejected("not-wanted", "not wanted"); }
 
 VectorTransfer piece(protocol::Exchange exchange, std::uint32_t attempt, std::uint64_t place) {
-  return {.kind = VectorTransfer::Kind::kReduce,
-          .epoch = 1,
-          .exchange = exchange,
-          .attempt = attempt,
-          .place = place,
-          .first = 1};
+  return {.epoch = 1,
+          .content =
+              ReducePiece{.exchange = exchange, .attempt = attempt, .place = place, .floats = 1}};
 }
 
 void queue(TransferFlow& flow, const VectorTransfer& transfer) {
@@ -47,7 +47,7 @@ TEST(TransferFlow, PiecesOfAnAttemptThatWasLeftMakeWay) {
   queue(flow, piece(4, 5, 4));
   const auto transfers = announced(flow);
   ASSERT_EQ(transfers.size(), 1U);
-  EXPECT_EQ(transfers[0].place, 4U);
+  EXPECT_EQ(std::get<ReducePiece>(transfers[0].content).place, 4U);
 }
 
 // A ring of 200 gives its next member as many pieces before it waits for any answer.
@@ -60,7 +60,7 @@ TEST(TransferFlow, ARingOfManyIsQueuedWhole) {
 // Who asks for models and takes none makes nobody hold many of them.
 TEST(TransferFlow, FewModelsWaitForOneThatTakesNone) {
   TransferFlow flow({.background_max = 2}, wanted);
-  VectorTransfer columns{.kind = VectorTransfer::Kind::kColumns, .epoch = 1, .first = 1};
+  const VectorTransfer columns{.epoch = 1, .content = protocol::ModelColumns{.floats = 1}};
   const SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
   EXPECT_TRUE(flow.send(columns, data, Urgency::kBackground));
   queue(flow, piece(1, 1, 1));
@@ -73,14 +73,21 @@ TEST(TransferFlow, FewModelsWaitForOneThatTakesNone) {
 
 // A neighbour that was paused costs two models of each kind, however long the others train.
 TEST(TransferFlow, TwoMessagesWaitForOneThatReadsNothing) {
-  for (const auto kind :
-       {VectorTransfer::Kind::kMix, VectorTransfer::Kind::kRequest, VectorTransfer::Kind::kReply}) {
+  using Make = std::function<VectorTransfer::Content(std::uint64_t number)>;
+  const Make mix = [](std::uint64_t number) { return MixMessage{.exchange = number, .first = 1}; };
+  const auto pair = [](PairMessage::Kind kind) -> Make {
+    return [kind](std::uint64_t number) {
+      return PairMessage{.kind = kind, .number = number, .floats = 1};
+    };
+  };
+  for (const Make& make :
+       {mix, pair(PairMessage::Kind::kRequest), pair(PairMessage::Kind::kReply)}) {
     TransferFlow flow({}, wanted);
     std::vector<std::weak_ptr<const void>> models;
     for (std::uint64_t exchange = 0; exchange < 50; ++exchange) {
       SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
       models.push_back(data.owner());
-      const VectorTransfer transfer{.kind = kind, .epoch = 1, .exchange = exchange, .first = 1};
+      const VectorTransfer transfer{.epoch = 1, .content = make(exchange)};
       ASSERT_TRUE(flow.send(transfer, std::move(data), Urgency::kNow));
       if (exchange == 0) {
         ASSERT_TRUE(flow.next());  // announced, and then nothing more is read
@@ -92,13 +99,13 @@ TEST(TransferFlow, TwoMessagesWaitForOneThatReadsNothing) {
         << "what was under way is sent to its end";
     const auto rest = announced(flow);
     ASSERT_EQ(rest.size(), 1U);
-    EXPECT_EQ(rest[0].exchange, 49U) << "then the latest";
+    EXPECT_EQ(rest[0].content, make(49)) << "then the latest";
   }
 }
 
 TEST(TransferFlow, TwoModelsMayBeOnTheirWayHere) {
   TransferFlow flow({}, wanted);
-  VectorTransfer transfer{.kind = VectorTransfer::Kind::kMix, .epoch = 1, .first = 1};
+  VectorTransfer transfer{.epoch = 1, .content = MixMessage{.first = 1}};
   for (std::uint64_t i = 1; i <= 3; ++i) {
     transfer.id = TaskId(i);
     ASSERT_TRUE(flow.take(Envelope{transfer, {}}));

@@ -15,6 +15,7 @@ namespace starling::issuer {
 namespace {
 
 using protocol::VectorTransfer;
+using protocol::WholeModel;
 using testing::RosterOwner;
 
 constexpr SessionId kA{1}, kB{2}, kC{3}, kStranger{9};
@@ -78,10 +79,8 @@ class IssuerDeskTest : public ::testing::Test {
   }
   VectorTransfer model_transfer(std::uint64_t floats, std::uint64_t transfer = 7) const {
     return {.id = TaskId(transfer),
-            .kind = VectorTransfer::Kind::kModel,
             .epoch = 1,
-            .exchange = 50,
-            .first = floats};
+            .content = WholeModel{.exchange = 50, .floats = floats}};
   }
   // Sends as the credit allows; the number of chunks.
   std::size_t hand_in(SessionId session, const std::vector<float>& values, TaskId transfer) {
@@ -120,8 +119,8 @@ class IssuerDeskTest : public ::testing::Test {
        .on_report = [this](
                         const std::string& name,
                         const protocol::PeerReport& report) { reports.emplace_back(name, report); },
-       .wants_model = [this](const std::string&, const VectorTransfer& transfer) -> Result<void> {
-         if (transfer.first == model_floats) return {};
+       .wants_model = [this](const std::string&, const WholeModel& model) -> Result<void> {
+         if (model.floats == model_floats) return {};
          return rejected("wrong-size", "the model is of another size");
        },
        .on_model =
@@ -400,11 +399,9 @@ TEST_F(IssuerDeskTest, ModelsThatAreNotWantedAreRefused) {
   EXPECT_EQ(refusal(kC, model_transfer(model_floats)), "too-many-models");
   EXPECT_FALSE(desk.is_mine(kC, protocol::Chunk{TaskId(7), 0}));
   VectorTransfer other = model_transfer(model_floats);
-  other.kind = VectorTransfer::Kind::kMix;
+  other.content = protocol::MixMessage{.first = model_floats};
   EXPECT_EQ(desk.take(kA, {other, {}}).error().code(), "bad-message");
-  other = model_transfer(model_floats);
-  other.packed = 1;
-  EXPECT_EQ(desk.take(kA, {other, {}}).error().code(), "bad-message");
+  EXPECT_EQ(desk.take(kA, {model_transfer(0), {}}).error().code(), "bad-message");
 }
 
 TEST_F(IssuerDeskTest, AModelThatIsNotFiniteIsRefused) {

@@ -181,22 +181,49 @@ protocol::Swim swim(Rng& rng) {
   return message;
 }
 
+std::optional<double> scalar(Rng& rng) {
+  return rng.below(2) == 1 ? std::optional(finite(rng)) : std::nullopt;
+}
+
+protocol::VectorTransfer::Content transfer_content(Rng& rng) {
+  const auto floats = [&] { return random_number(rng, 0, wire::kElementsMax); };
+  switch (rng.below(5)) {
+    case 0:
+      return protocol::MixMessage{.exchange = any_number(rng),
+                                  .era = any_number32(rng, 0),
+                                  .next_era = any_number32(rng, 0),
+                                  .first = floats(),
+                                  .second = floats(),
+                                  .packed = bulk(rng),
+                                  .scalar = scalar(rng)};
+    case 1:
+      return protocol::PairMessage{.kind = static_cast<protocol::PairMessage::Kind>(rng.below(3)),
+                                   .number = any_number(rng),
+                                   .sender_incarnation = any_number32(rng, 0),
+                                   .receiver_incarnation = any_number32(rng, 0),
+                                   .phases = bulk(rng),
+                                   .floats = floats(),
+                                   .packed = bulk(rng),
+                                   .scalar = scalar(rng)};
+    case 2:
+      return protocol::ReducePiece{.exchange = any_number(rng),
+                                   .attempt = any_number32(rng, 0),
+                                   .place = bulk(rng),
+                                   .floats = floats()};
+    case 3:
+      return protocol::ModelColumns{
+          .exchange = any_number(rng), .begin = bulk(rng), .floats = floats()};
+    default:
+      return protocol::WholeModel{
+          .exchange = any_number(rng), .step = bulk(rng), .floats = floats()};
+  }
+}
+
 protocol::VectorTransfer transfer(Rng& rng) {
-  protocol::VectorTransfer transfer;
-  transfer.id = task(rng);
-  transfer.kind = static_cast<protocol::VectorTransfer::Kind>(rng.below(7));
-  transfer.epoch = any_number(rng);
-  transfer.exchange = any_number(rng);
-  transfer.era = any_number32(rng, 0);
-  transfer.attempt = any_number32(rng, 0);
-  transfer.place = bulk(rng);
-  transfer.first = random_number(rng, 0, wire::kElementsMax);
-  transfer.second = random_number(rng, 0, wire::kElementsMax);
-  transfer.packed = bulk(rng);
-  transfer.has_scalar = rng.below(2) == 1;
-  transfer.scalar = finite(rng);
-  transfer.support = support(rng);
-  return transfer;
+  return {.id = task(rng),
+          .epoch = any_number(rng),
+          .content = transfer_content(rng),
+          .support = support(rng)};
 }
 
 protocol::ColumnsAsk columns_ask(Rng& rng) {
