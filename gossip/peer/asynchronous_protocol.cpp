@@ -48,12 +48,7 @@ Kind kind_received(PairMessage::Kind kind) {
 AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& local,
                                            ProtocolHost& host, ProtocolPlace place,
                                            const ProtocolPatience& patience, ProtocolStart start)
-    : run_(run),
-      schedule_(run.options.schedule()),
-      local_(local),
-      host_(host),
-      self_(place.self),
-      names_(std::move(place.names)),
+    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
       absent_(std::move(place.absent)),
       limits_(patience),
       incarnation_(start.incarnation),
@@ -84,11 +79,7 @@ void AsynchronousProtocol::begin() {
 TrainingProgress AsynchronousProtocol::progress() const {
   static constexpr std::array<std::string_view, 4> kStates = {"joining", "training", "catching-up",
                                                               "finished"};
-  TrainingProgress progress{.state = kStates[static_cast<std::size_t>(state_)],
-                            .exchange = phases_,
-                            .step = schedule_.after(phases_),
-                            .loss_sum = loss_sum_,
-                            .loss_steps = loss_steps_};
+  TrainingProgress progress = progress_at(kStates[static_cast<std::size_t>(state_)], phases_);
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
     ++progress.expected;
@@ -155,7 +146,7 @@ void AsynchronousProtocol::begin_if_joined() {
 }
 
 void AsynchronousProtocol::go_on() {
-  if (state_ != State::kTraining || computing_) return;
+  if (state_ != State::kTraining || is_computing()) return;
   std::vector<Member> others = donors();
   if (others.empty()) return phases_ == total_ ? finish() : compute_phase();
   const bool apart = outranks(neighbours_[others.front()]);
@@ -170,38 +161,27 @@ void AsynchronousProtocol::go_on() {
 void AsynchronousProtocol::compute_phase() {
   if (host_.is_leaving()) return;
   const auto phase = std::make_shared<Phase>();
-  const std::uint64_t step = schedule_.after(phases_);
+  const LocalPhase local = phase_of(phases_);
   const std::span<const float> model = algorithm_->model();
   phase->base.assign(model.begin(), model.end());
   phase->trained = phase->base;
-  phase->steps = schedule_.after(phases_ + 1) - step;
-  phase->rate = local_.rate_at(step);
   phase->began = host_.now();
-  computing_ = true;
-  host_.train(
-      step + phase->steps,
-      [this, phase, step] {
-        const auto training = local_.training(step);
-        phase->loss_sum =
-            training->steps(phase->trained, phase->rate, static_cast<int>(phase->steps));
+  train(
+      local,
+      [this, phase, local] {
+        const auto training = local_.training(local.step);
+        auto loss_sum = training->steps(phase->trained, local.rate, local.steps);
         for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
+        return loss_sum;
       },
-      [this, phase] { phase_ended(*phase); });
+      [this, phase](double loss_sum) { phase_ended(*phase, loss_sum); });
 }
 
-void AsynchronousProtocol::phase_ended(Phase& phase) {
-  computing_ = false;
-  if (!phase.loss_sum) return host_.failed(phase.loss_sum.error());
+void AsynchronousProtocol::phase_ended(const Phase& phase, double loss_sum) {
   work_ = host_.now() - phase.began;
   jumps_.trained(work_);
   if (behind()) return go_on();  // what was learnt from a model that is about to be dropped
-  loss_sum_ += *phase.loss_sum;
-  loss_steps_ += phase.steps;
-  if (!std::isfinite(*phase.loss_sum)) {
-    const auto suspect = usual_.suspect();
-    return host_.failed(
-        diverged(schedule_.after(phases_), suspect ? names_[*suspect] : std::string()));
-  }
+  if (!learned(loss_sum, phase_of(phases_), usual_.suspect())) return;
   ++phases_;
   mix(phase.trained);
   matrix_ = run_.topology->at(phases_);
@@ -415,7 +395,8 @@ void AsynchronousProtocol::caught_up() {
 // Mass and the weight that this peer's model counts with stay as they are: there the difference is
 // an update like any other. Elsewhere nothing of the former model is left, and none of it is sent.
 void AsynchronousProtocol::copied(Progress, std::span<const float> model) {
-  STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
+  STARLING_CHECK(state_ == State::kCopying && !is_computing() &&
+                 model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {
     if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.support_at);
   }

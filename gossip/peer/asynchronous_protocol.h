@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/rng.h"
-#include "gossip/peer/make_protocol.h"
+#include "gossip/peer/protocol_base.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
@@ -18,12 +18,11 @@
 namespace starling::gossip {
 
 // Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains.
-// Transfers bear the phases that their sender has done as `place`, its incarnation as `era` and the
-// receiver's, as far as the sender knows it, as `attempt`: what was meant for a former process is
-// not taken, and nothing is sent before a neighbour's incarnation is known, so that no mass is put
-// on an edge whose other end counts differently. An empty push with the number 0 says no more than
-// these three.
-class AsynchronousProtocol final : public TrainingProtocol {
+// A message bears the incarnations of its sender and, as far as the sender knows it, of its
+// receiver: what was meant for a former process is not taken, and nothing is sent before a
+// neighbour's incarnation is known, so that no mass is put on an edge whose other end counts
+// differently. An empty push with the number 0 says no more than who sends, and where it is.
+class AsynchronousProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
   AsynchronousProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
@@ -33,7 +32,6 @@ class AsynchronousProtocol final : public TrainingProtocol {
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;  // `exchange`: local phases done
   bool is_finished() const override { return state_ == State::kFinished; }
-  bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
   Bytes state() const override { return save_state(*algorithm_); }
   protocol::Support support() const override { return quorum_.support(host_.now()); }
@@ -56,9 +54,6 @@ class AsynchronousProtocol final : public TrainingProtocol {
   struct Phase {
     std::vector<float> base;
     std::vector<float> trained;  // afterwards the update
-    std::uint64_t steps = 0;
-    double rate = 0;
-    Result<double> loss_sum = 0.0;
     TimePoint began{};
   };
   struct Neighbour {
@@ -82,7 +77,7 @@ class AsynchronousProtocol final : public TrainingProtocol {
   void begin_if_joined();
   void go_on();
   void compute_phase();
-  void phase_ended(Phase& phase);
+  void phase_ended(const Phase& phase, double loss_sum);
   void finish();
   void mix(std::span<const float> update);
   void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
@@ -96,12 +91,6 @@ class AsynchronousProtocol final : public TrainingProtocol {
   void give_up();
   Duration patience() const;
 
-  const NetworkRun& run_;
-  const StepSchedule schedule_;
-  LocalSteps& local_;
-  ProtocolHost& host_;
-  const Member self_;
-  const std::vector<std::string> names_;
   const std::set<Member> absent_;
   const ProtocolPatience limits_;
   const std::uint32_t incarnation_;
@@ -112,7 +101,6 @@ class AsynchronousProtocol final : public TrainingProtocol {
   JumpBound jumps_;
   UsualDistance usual_;
   State state_ = State::kJoining;
-  bool computing_ = false;
   Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken
   Exchange phases_;         // done
   std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
@@ -124,8 +112,6 @@ class AsynchronousProtocol final : public TrainingProtocol {
   Traffic traffic_;                 // replies that came late
   std::optional<TimePoint> alarm_;  // joining, finished: see tick()
   std::optional<TimePoint> give_up_at_;
-  double loss_sum_ = 0;
-  std::uint64_t loss_steps_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -52,11 +52,7 @@ const float* floats(const SharedBytes& data) {
 NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
                                      ProtocolPlace place, const ExchangeOptions& options,
                                      ProtocolStart start)
-    : run_(run),
-      local_(local),
-      host_(host),
-      self_(place.self),
-      names_(std::move(place.names)),
+    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
       absent_(std::move(place.absent)),
       continues_(start.former != nullptr),
       trained_(start.former && start.former->trained),
@@ -75,22 +71,11 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
 void NeighbourProtocol::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
   if (!continues_) return on(exchange::Begin{});
-  computing_ = true;
-  host_.compute([this] { regroup(); },
-                [this] {
-                  computing_ = false;
-                  take_postponed();
-                  on(exchange::Begin{.trained = trained_});
-                });
-}
-
-LocalPhase NeighbourProtocol::phase_of(Exchange exchange) const {
-  const StepSchedule schedule = run_.options.schedule();
-  const std::uint64_t step = schedule.after(exchange);
-  return {.step = step,
-          .steps = static_cast<int>(schedule.after(exchange + 1) - step),
-          .rate = local_.rate_at(step),
-          .exchange = exchange};
+  compute([this] { regroup(); },
+          [this] {
+            take_postponed();
+            on(exchange::Begin{.trained = trained_});
+          });
 }
 
 // From the members of the epoch before to these.
@@ -107,14 +92,11 @@ std::vector<Member> NeighbourProtocol::neighbours() const {
 TrainingProgress NeighbourProtocol::progress() const {
   static constexpr std::array<std::string_view, 7> kStates = {
       "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
-  TrainingProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
-                            .exchange = machine_.exchange(),
-                            .step = machine_.step(),
-                            .loss_sum = loss_sum_,
-                            .loss_steps = loss_steps_,
-                            .heard = machine_.heard(),
-                            .expected = machine_.expected(),
-                            .traffic = machine_.traffic()};
+  TrainingProgress progress =
+      progress_at(kStates[static_cast<std::size_t>(machine_.state())], machine_.exchange());
+  progress.heard = machine_.heard();
+  progress.expected = machine_.expected();
+  progress.traffic = machine_.traffic();
   if (progress.state == "training" && progress.expected > 0 && progress.heard == 0) {
     progress.state = "alone";
   }
@@ -126,12 +108,12 @@ bool NeighbourProtocol::is_finished() const {
 }
 
 std::optional<std::span<const float>> NeighbourProtocol::model() const {
-  if (computing_) return std::nullopt;
+  if (is_computing()) return std::nullopt;
   return algorithm_->model();
 }
 
 std::optional<Handover> NeighbourProtocol::hand_over() {
-  STARLING_CHECK(!computing_);
+  STARLING_CHECK(!is_computing());
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
                   .trained = machine_.state() == ExchangeMachine::State::kWaiting};
@@ -173,16 +155,14 @@ void NeighbourProtocol::perform(exchange::Train& train) {
   packed_.clear();
   const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
-  const auto loss = std::make_shared<Result<double>>(0.0);
-  computing_ = true;
-  host_.train(
-      train.step + static_cast<std::uint64_t>(train.steps),
-      [this, phase, restart, loss] {
+  ProtocolBase::train(
+      phase,
+      [this, phase, restart] {
         if (restart) remake(algorithm_->model());
         const auto training = local_.training(phase.step);
-        *loss = algorithm_->adapt(*training, phase, links());
+        return algorithm_->adapt(*training, phase, links());
       },
-      [this, loss, steps = train.steps] { trained(*loss, steps); });
+      [this, phase](double loss_sum) { trained(loss_sum, phase); });
 }
 
 // State that is shared along the edges begins anew, here as at the neighbours.
@@ -191,15 +171,9 @@ void NeighbourProtocol::remake(std::span<const float> model) {
   algorithm_ = make_algorithm<float>(run_.plan, self_, std::span<const float>(kept));
 }
 
-void NeighbourProtocol::trained(const Result<double>& loss_sum, int steps) {
-  if (!loss_sum) return host_.failed(loss_sum.error());
-  computing_ = false;
-  loss_sum_ += *loss_sum;
-  loss_steps_ += static_cast<std::uint64_t>(steps);
-  if (!std::isfinite(*loss_sum)) {
-    const auto suspect = usual_first_.suspect() ? usual_first_.suspect() : usual_second_.suspect();
-    return host_.failed(diverged(machine_.step(), suspect ? names_[*suspect] : std::string()));
-  }
+void NeighbourProtocol::trained(double loss_sum, const LocalPhase& phase) {
+  const auto suspect = usual_first_.suspect() ? usual_first_.suspect() : usual_second_.suspect();
+  if (!learned(loss_sum, phase, suspect)) return;
   take_postponed();
   on(exchange::Trained{});
 }
@@ -325,8 +299,7 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
     }
     inbox_.push_back({senders[i].node, senders[i].weight, message});
   }
-  computing_ = true;
-  host_.compute(
+  compute(
       [this] {
         algorithm_->absorb(links(), inbox_, {0, run_.initial.size()});
         algorithm_->conclude(links(), inbox_);
@@ -335,7 +308,6 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
 }
 
 void NeighbourProtocol::mixed() {
-  computing_ = false;
   name_far();
   packed_.clear();
   arrivals_.clear();
@@ -446,7 +418,7 @@ void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
   if (tags_edges_) {
     const bool is_new = introduces(from, message);
     const bool is_empty = whole.data.empty();
-    if (computing_ && is_new) {  // with the edges: they cannot be changed now
+    if (is_computing() && is_new) {  // with the edges: they cannot be changed now
       if (!is_empty || !postponed_.contains(from)) {
         postponed_.insert_or_assign(from, std::move(whole));
       }
@@ -490,7 +462,7 @@ void NeighbourProtocol::reach(Member member, bool reachable) {
 }
 
 void NeighbourProtocol::copied(Progress progress, std::span<const float> model) {
-  STARLING_CHECK(!computing_ && model.size() == run_.initial.size());
+  STARLING_CHECK(!is_computing() && model.size() == run_.initial.size());
   if (run_.plan.traits.loss_safe) {
     algorithm_->restart(model);
   } else {

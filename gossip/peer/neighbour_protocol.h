@@ -9,12 +9,12 @@
 
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/far_neighbours.h"
-#include "gossip/peer/make_protocol.h"
+#include "gossip/peer/protocol_base.h"
 #include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
-class NeighbourProtocol final : public TrainingProtocol {
+class NeighbourProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol. Requires: run.topology.
   NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
@@ -24,7 +24,6 @@ class NeighbourProtocol final : public TrainingProtocol {
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;
   bool is_finished() const override;
-  bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
@@ -59,10 +58,9 @@ class NeighbourProtocol final : public TrainingProtocol {
   void perform(exchange::Copy& copy);
   void perform(exchange::Say& say);
   void perform(exchange::Finish&);
-  LocalPhase phase_of(Exchange exchange) const;
   void regroup();
   void remake(std::span<const float> model);
-  void trained(const Result<double>& loss_sum, int steps);
+  void trained(double loss_sum, const LocalPhase& phase);
   void mixed();
   void look();
   void forget_sent();
@@ -79,11 +77,6 @@ class NeighbourProtocol final : public TrainingProtocol {
   bool is_usual(Member from, const Message<float>& message);
   void name_far();
 
-  const NetworkRun& run_;
-  LocalSteps& local_;
-  ProtocolHost& host_;
-  Member self_;
-  std::vector<std::string> names_;
   const std::set<Member> absent_;
   const bool continues_;  // with the algorithm of the epoch before
   const bool trained_;    // before it begins
@@ -95,7 +88,6 @@ class NeighbourProtocol final : public TrainingProtocol {
   const bool tags_edges_;                        // it counts mass on edges
   std::vector<exchange::Action> to_do_;
   bool performing_ = false;
-  bool computing_ = false;
   bool fresh_ = false;                         // a mixed model that the host has not looked at
   std::map<std::size_t, Packed> packed_;       // of this exchange, by place
   std::map<Member, std::deque<Packed>> sent_;  // to each, what it may still lack
@@ -107,8 +99,6 @@ class NeighbourProtocol final : public TrainingProtocol {
   FarNeighbours far_;  // under a robust rule, which takes the place of what is usual
   std::map<Member, std::uint32_t> incarnations_;     // of the other ends
   std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
-  double loss_sum_ = 0;
-  std::uint64_t loss_steps_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -16,6 +16,8 @@
 namespace starling::gossip {
 namespace {
 
+using protocol::PairMessage;
+using protocol::VectorTransfer;
 using starling::testing::FakeNetwork;
 using starling::testing::PeerCluster;
 using starling::testing::simulated_models;
@@ -24,6 +26,10 @@ double accuracy(const Experiment& experiment, std::span<const float> model) {
   const auto evaluated = train::evaluate(*experiment.model, model, experiment.parts.front());
   EXPECT_TRUE(evaluated) << evaluated.error().message();
   return evaluated->accuracy.value();
+}
+
+const PairMessage& pair_of(const VectorTransfer& transfer) {
+  return std::get<PairMessage>(transfer.content);
 }
 
 std::span<const float> model_of(const FakeNetwork& net, Member member) {

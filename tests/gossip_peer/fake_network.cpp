@@ -41,7 +41,7 @@ FakeNetwork::FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed)
 }
 
 void FakeNetwork::Peer::send(Member to, protocol::VectorTransfer transfer, SharedBytes data) {
-  EXPECT_EQ(data.size(), gossip::payload_bytes(transfer));
+  EXPECT_EQ(data.size(), protocol::payload_bytes(transfer));
   if (!network_.link(self_, to).up) return;
   if (network_.on_send) network_.on_send(self_, to, transfer);
   transfer.epoch = 1;

@@ -45,7 +45,7 @@ RelayHub::RelayHub(net::EventLoop& loop)
                  return device ? device->out.bytes : 0;
                },
            .on_report = [](const std::string&, const protocol::PeerReport&) {},
-           .wants_model = [](const std::string&, const protocol::VectorTransfer&) -> Result<void> {
+           .wants_model = [](const std::string&, const protocol::WholeModel&) -> Result<void> {
              return rejected("not-wanted", "no models here");
            },
            .on_model = [](const std::string&, protocol::Exchange, SharedBytes) {}},
