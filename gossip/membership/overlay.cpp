@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <span>
+#include <tuple>
 
 #include "core/base/rng.h"
 
@@ -12,10 +12,18 @@ namespace starling::gossip::membership {
 
 using protocol::Member;
 
-Overlay::Overlay(Member self, Member members, protocol::Epoch epoch, std::vector<Member> neighbours)
-    : self_(self), neighbours_(std::move(neighbours)), cycle_(members) {
+Overlay::Overlay(Member self, std::span<const std::string> names, std::string_view run,
+                 std::vector<Member> neighbours)
+    : self_(self), neighbours_(std::move(neighbours)), cycle_(names.size()) {
+  std::vector<std::uint64_t> places;
+  for (const std::string& name : names) {
+    const StreamKey key{
+        .seed = hash_name(run), .purpose = Purpose::kTopology, .node = hash_name(name)};
+    places.push_back(Rng(key).next_u64());
+  }
   std::iota(cycle_.begin(), cycle_.end(), 0U);
-  Rng({.seed = epoch, .purpose = Purpose::kTopology}).shuffle(std::span(cycle_));
+  std::ranges::sort(cycle_, {},
+                    [&](Member member) { return std::tie(places[member], names[member]); });
   std::ranges::rotate(cycle_, std::ranges::find(cycle_, self_));
   cycle_.erase(cycle_.begin());
 }

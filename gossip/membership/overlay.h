@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom a member watches where not everybody watches everybody: its neighbours in the network's
-// graph, with whom it has links anyway, and its neighbours on a cycle through all members that is
-// drawn anew for each epoch. Of the cycle the next ones that live: so it stays whole whoever dies,
-// and graph and cycle together are an expander, on which a word is everywhere in O(log n) steps.
+// graph, with whom it has links anyway, and its neighbours on a random cycle through all members.
+// Of the cycle the next ones that live: so it stays whole whoever dies, and graph and cycle
+// together are an expander, on which a word is everywhere in O(log n) steps. A hash of run and name
+// orders the cycle, so that an epoch with one member more or less has all its other edges.
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/protocol/peer_messages.h"
@@ -14,8 +18,9 @@ namespace starling::gossip::membership {
 
 class Overlay {
  public:
-  // `neighbours` of `self`, others than itself. Everybody draws the same cycle.
-  Overlay(protocol::Member self, protocol::Member members, protocol::Epoch epoch,
+  // The members' names, each once; `neighbours` of `self`, others than itself. All members of a run
+  // make the same cycle.
+  Overlay(protocol::Member self, std::span<const std::string> names, std::string_view run,
           std::vector<protocol::Member> neighbours);
 
   // Ascending. O(n).

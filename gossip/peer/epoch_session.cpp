@@ -52,7 +52,7 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
       make_protocol(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
   const auto members = static_cast<Member>(names_.size());
   std::optional<membership::Overlay> overlay;
-  if (run_.sparse) overlay.emplace(self_, members, epoch_, training_->neighbours());
+  if (run_.sparse) overlay.emplace(self_, names_, run_id_, training_->neighbours());
   members_ = std::make_unique<membership::SwimMachine>(setup.membership, epoch_, self_, members,
                                                        setup.rng, now, std::move(overlay));
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -45,6 +46,7 @@ class Group {
         cut_(std::size_t{options.members} * options.members, false),
         spoke_(cut_.size(), false),
         views_(cut_.size(), State::kAlive) {
+    for (Member m = 0; m < options.members; ++m) names_.push_back("node-" + std::to_string(m));
     for (Member m = 0; m < options.members; ++m) start(m);
   }
 
@@ -149,7 +151,7 @@ class Group {
     std::optional<Overlay> overlay;
     if (options_.ring) {
       const Member n = options_.members;
-      overlay.emplace(m, n, 1, std::vector<Member>{(m + 1) % n, (m + n - 1) % n});
+      overlay.emplace(m, names_, "run", std::vector<Member>{(m + 1) % n, (m + n - 1) % n});
     }
     node.machine.emplace(options_.swim, 1, m, options_.members, Rng(key), now(), overlay);
     node.lives = true;
@@ -246,6 +248,7 @@ class Group {
   GroupOptions options_;
   Rng network_rng_;
   sim::EventQueue<Happening> events_;
+  std::vector<std::string> names_;
   std::vector<Node> nodes_;
   std::vector<bool> cut_;
   std::vector<bool> spoke_;

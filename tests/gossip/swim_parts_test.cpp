@@ -5,10 +5,15 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/rng.h"
 #include "gossip/membership/deadlines.h"
 #include "gossip/membership/news_queue.h"
+#include "gossip/membership/overlay.h"
 #include "gossip/membership/round_trip.h"
 #include "gossip/membership/suspicion.h"
 
@@ -101,6 +106,63 @@ TEST(Deadlines, AreAPlainTable) {
     }
     ASSERT_EQ(deadlines.next(), next);
   }
+}
+
+using Links = std::set<std::pair<std::string, std::string>>;
+
+// Of a cycle alone: each watches the next member that lives on either side.
+Links watch_links(const std::vector<std::string>& names, const std::string& run,
+                  const std::set<std::string>& dead = {}) {
+  Links links;
+  for (Member self = 0; self < names.size(); ++self) {
+    const Overlay overlay(self, names, run, {});
+    const auto is_dead = [&](Member member) { return dead.contains(names[member]); };
+    for (const Member other : overlay.watched(is_dead)) {
+      links.insert(std::minmax(names[self], names[other]));
+    }
+  }
+  return links;
+}
+
+std::size_t shared(const Links& a, const Links& b) {
+  std::size_t count = 0;
+  for (const auto& link : a) count += b.contains(link);
+  return count;
+}
+
+// Of the n links of n members, two end with one that leaves, and its two neighbours get one.
+TEST(Overlay, AMemberMoreOrLessLeavesAllOtherLinksOfTheCycle) {
+  std::vector<std::string> names;
+  for (int i = 10; i < 74; ++i) names.push_back("node-" + std::to_string(i));
+  const Links before = watch_links(names, "run");
+  ASSERT_EQ(before.size(), names.size());
+  for (std::size_t gone = 0; gone < names.size(); ++gone) {
+    auto rest = names;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(gone));
+    const Links after = watch_links(rest, "run");
+    ASSERT_EQ(after.size(), rest.size());
+    EXPECT_EQ(shared(before, after), names.size() - 2) << names[gone];
+  }
+}
+
+// As random pairs are, of which the two cycles would have 2 in common.
+TEST(Overlay, AnotherRunHasAnotherCycleAndNeitherFollowsTheNames) {
+  std::vector<std::string> names;
+  for (int i = 10; i < 74; ++i) names.push_back("node-" + std::to_string(i));
+  Links in_order;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    in_order.insert(std::minmax(names[i], names[(i + 1) % names.size()]));
+  }
+  const Links one = watch_links(names, "run 1");
+  EXPECT_LE(shared(one, watch_links(names, "run 2")), 8U);
+  EXPECT_LE(shared(one, in_order), 8U);
+}
+
+TEST(Overlay, TheDeadAreLeftOutOfTheCycle) {
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f"};
+  const Links left = watch_links({"a", "b", "d", "f"}, "run");
+  const Links alive = watch_links(names, "run", {"c", "e"});
+  EXPECT_EQ(shared(alive, left), left.size());
 }
 
 TEST(SwimOptions, AreChecked) {
