@@ -25,6 +25,22 @@ inline bool replaces_link(bool new_is_by_us, bool present_is_by_us, Duration age
   return new_is_by_us == we_are_lower;
 }
 
+// On a sparse graph a link that this side does not keep is ended by whoever dialled it after so
+// long without use. Longer than anybody waits for a part of a model (PeerOptions::patience_max).
+// Who watches a member uses the link with it in every probe period.
+inline constexpr Duration kIdleLink = std::chrono::seconds(90);
+
+// Whether a message shows that its sender needs the link: greetings and rosters go to all that are
+// there.
+inline bool is_use(const protocol::Message& message) {
+  return !std::holds_alternative<protocol::PeerHello>(message) &&
+         !std::holds_alternative<protocol::RosterAsk>(message) &&
+         !std::holds_alternative<protocol::RosterPart>(message) &&
+         !std::holds_alternative<protocol::Ping>(message) &&
+         !std::holds_alternative<protocol::Pong>(message) &&
+         !std::holds_alternative<protocol::Bye>(message);
+}
+
 // For the link's TransferFlow; all else is for the peer.
 inline bool is_for_flow(const protocol::Message& message) {
   return std::holds_alternative<protocol::VectorTransfer>(message) ||

@@ -85,6 +85,7 @@ struct SetRoster {  // who may have links: PeerTransport::set_roster, then Links
 };
 struct KeepLinks {
   std::set<Member> members;
+  bool ends_idle = false;  // links with others end when they are idle
 };
 struct LimitMessages {  // PeerTransport::set_messages_max
   std::size_t messages_max = 1;

@@ -7,7 +7,6 @@
 
 #include "core/base/check.h"
 #include "core/net/deadline.h"
-#include "gossip/peer/link_rules.h"
 
 namespace starling::gossip {
 
@@ -147,6 +146,28 @@ void PeerLinks::keep(std::set<Member> members) {
   consider();
 }
 
+void PeerLinks::end_idle_links(bool ends) {
+  ends_idle_ = ends;
+  consider();
+}
+
+bool PeerLinks::ends_when_idle(const Link& link) const {
+  if (!ends_idle_ || !link.began) return false;
+  const auto member = member_of(link.name);
+  return member && !kept_.contains(*member);
+}
+
+void PeerLinks::expire_idle() {
+  std::vector<LinkPtr> idle;
+  for (const auto& [name, link] : links_) {
+    const bool is_idle = link->used + options_.idle_max <= world_.loop.now();
+    if (is_idle && ends_when_idle(*link)) idle.push_back(link);
+  }
+  for (const LinkPtr& link : idle) {
+    end(link, retry("not-needed", "the link with " + link->name + " was not used"), true);
+  }
+}
+
 void PeerLinks::reach(Member member) {
   if (!roster_ || is_up(member)) return;
   dialling_of(roster().members[member].name).once = true;
@@ -165,6 +186,7 @@ bool PeerLinks::wants_dial(Member member, const Dialling& dialling) const {
 
 void PeerLinks::on_alarm() {
   expire_greetings();
+  expire_idle();
   consider();
 }
 
@@ -197,6 +219,10 @@ void PeerLinks::consider() {
   for (const LinkPtr& link : greeting_) {
     const TimePoint deadline = link->since + options_.greeting_deadline;
     if (link->relay) next = std::min(next.value_or(deadline), deadline);
+  }
+  for (const auto& [name, link] : links_) {
+    const TimePoint idle = link->used + options_.idle_max;
+    if (ends_when_idle(*link)) next = std::min(next.value_or(idle), idle);
   }
   if (next) alarm_.set(*next);
 }

@@ -24,6 +24,7 @@
 #include "core/net/listener.h"
 #include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
+#include "gossip/peer/link_rules.h"
 #include "gossip/peer/peer_channel.h"
 #include "gossip/peer/peer_transport.h"
 
@@ -46,6 +47,7 @@ class PeerLinks final : public PeerTransport {
                              .maximum = std::chrono::seconds(5)};
     Duration greeting_deadline = std::chrono::seconds(10);
     Duration goodbye = std::chrono::seconds(1);
+    Duration idle_max = kIdleLink;
     // That are read of one member, counted as work_of() says; see net/frame_budget.h.
     double frames_per_second = 4000;
     net::HandshakeBudget::Options handshakes;  // of those who dial this peer
@@ -70,6 +72,7 @@ class PeerLinks final : public PeerTransport {
   void set_roster(std::shared_ptr<const identity::SignedRoster> roster) override;
   void set_messages_max(std::size_t messages_max) override;
   void keep(std::set<Member> members) override;
+  void end_idle_links(bool ends) override;
   void reach(Member member) override;
   bool is_up(Member member) const override;
   std::vector<std::pair<Member, protocol::PeerHello>> all_up() const override;
@@ -99,6 +102,7 @@ class PeerLinks final : public PeerTransport {
     std::optional<Sha256Digest> key;  // of a connection's other side; none where it is relayed
     bool began;                       // by us: dialled, or greeted first
     TimePoint since;
+    TimePoint used;
     link::MessageLimits limits;
     TransferFlow flow;
     std::optional<protocol::PeerHello> hello;
@@ -142,6 +146,8 @@ class PeerLinks final : public PeerTransport {
   void take_on(const LinkPtr& link, const protocol::Relay& relay, const SharedBytes& payload);
   void refuse_relayed(const std::string& name, const Error& reason);
   void expire_greetings();
+  bool ends_when_idle(const Link& link) const;
+  void expire_idle();
   void put_off(const std::string& name);
   void pump_relayed();
   std::vector<LinkPtr> all_links() const;
@@ -165,6 +171,7 @@ class PeerLinks final : public PeerTransport {
   std::shared_ptr<const identity::SignedRoster> roster_;
   std::unique_ptr<net::Listener> listener_;
   std::set<Member> kept_;
+  bool ends_idle_ = false;
   std::map<std::string, Dialling> diallings_;
   std::map<std::string, LinkPtr> links_;  // greeted, by name
   std::set<LinkPtr> greeting_;

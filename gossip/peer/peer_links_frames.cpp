@@ -29,6 +29,7 @@ PeerLinks::Link::Link(std::string its_name, std::shared_ptr<PeerChannel> its_cha
       channel(std::move(its_channel)),
       began(we_began),
       since(its_begin),
+      used(its_begin),
       limits(wire::from_peer(false)),
       flow(std::move(its_flow)) {}
 
@@ -133,6 +134,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
+  if (is_use(envelope.message)) link->used = world_.loop.now();
   if (const auto* hello = std::get_if<PeerHello>(&envelope.message)) link->hello = *hello;
   if (!is_for_flow(envelope.message)) {
     handlers_.on_message(*member, envelope);
@@ -179,6 +181,7 @@ bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {
     world_.log.info("the link with {} is relayed by the issuer: neither can be dialled",
                     link->name);
   }
+  consider();  // when to end it, where it is idle
   handlers_.on_up(*member_of(link->name), hello);
   return !link->closed;
 }
@@ -200,7 +203,8 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   const auto member = member_of(link->name);
   const bool not_reached = link->relay && link->began && !link->hello;
   if (was_up || not_reached) {
-    const LogLevel level = was_up ? LogLevel::kInfo : LogLevel::kDebug;
+    const bool is_news = was_up && reason.code() != "not-needed";
+    const LogLevel level = is_news ? LogLevel::kInfo : LogLevel::kDebug;
     world_.log.write(level, fmt::format("{} {} ({}): {}", was_up ? "lost" : "cannot reach",
                                         link->name, reason.code(), reason.message()));
     if (member) {
@@ -241,6 +245,7 @@ std::vector<std::pair<Member, PeerHello>> PeerLinks::all_up() const {
 }
 
 void PeerLinks::send_on(const LinkPtr& link, const Envelope& envelope) {
+  if (is_use(envelope.message)) link->used = world_.loop.now();
   if (const auto sent = link->channel->send(envelope); !sent) break_off(link, sent.error());
 }
 

@@ -485,7 +485,9 @@ PeerHello PeerMachine::hello() const {
 
 void PeerMachine::keep_links() {
   const auto neighbours = session_ ? session_->training().neighbours() : std::vector<Member>();
-  act(peer::KeepLinks{{neighbours.begin(), neighbours.end()}});
+  // Where everybody watches everybody, all links are of use.
+  act(peer::KeepLinks{.members = {neighbours.begin(), neighbours.end()},
+                      .ends_idle = session_ && session_->run().sparse});
 }
 
 void PeerMachine::handle(peer::LinkUp& up) {

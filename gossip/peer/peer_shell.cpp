@@ -125,6 +125,11 @@ void PeerShell::perform(peer::SetRoster& action) {
   on(peer::LinksRenewed{links_->all_up()});
 }
 
+void PeerShell::perform(peer::KeepLinks& action) {
+  links_->end_idle_links(action.ends_idle);
+  links_->keep(std::move(action.members));
+}
+
 void PeerShell::perform(peer::SendTransfer& action) {
   links_->send_transfer(action.to, action.transfer, std::move(action.data), action.urgency);
 }

@@ -92,7 +92,7 @@ class PeerShell {
   void on(peer::Event event);
   void perform(peer::KeepRoster& action);
   void perform(peer::SetRoster& action);
-  void perform(peer::KeepLinks& action) { links_->keep(std::move(action.members)); }
+  void perform(peer::KeepLinks& action);
   void perform(peer::LimitMessages& action) { links_->set_messages_max(action.messages_max); }
   void perform(peer::Reach& action) { links_->reach(action.member); }
   void perform(peer::Send& action) { links_->send(action.to, action.message, action.payload); }

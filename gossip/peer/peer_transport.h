@@ -46,6 +46,8 @@ class PeerTransport {
   virtual void set_messages_max(std::size_t messages_max) = 0;
   // These are dialled until they are there, and again when they are lost.
   virtual void keep(std::set<Member> members) = 0;
+  // Whether links with other members end when they are idle (link_rules.h). At first: they stay.
+  virtual void end_idle_links(bool ends) = 0;
   // Dialled once, where there is no link: a probe is to be sent.
   virtual void reach(Member member) = 0;
 

@@ -29,12 +29,14 @@ struct PeerNetwork::Connection {
           name(std::move(its_name)),
           dialled(by_it),
           since(now),
+          used_at(now),
           heard_at(now),
           flow(std::move(its_flow)) {}
     Links* links;  // valid while open
     std::string name;
     bool dialled;
     TimePoint since;
+    TimePoint used_at;
     TimePoint heard_at;
     TransferFlow flow;
     bool open = true;
@@ -57,7 +59,10 @@ class PeerNetwork::Links final : public PeerTransport {
         name_(std::move(name)),
         handlers_(std::move(handlers)),
         rng_(rng),
-        timer_(network.scheduler_.make_timer([this] { consider(); })) {}
+        timer_(network.scheduler_.make_timer([this] {
+          expire_idle();
+          consider();
+        })) {}
   ~Links() override {
     network_.processes_.erase(name_);
     for (const auto& weak : network_.connections_) {
@@ -89,6 +94,10 @@ class PeerNetwork::Links final : public PeerTransport {
     kept_ = std::move(members);
     consider();
   }
+  void end_idle_links(bool ends) override {
+    ends_idle_ = ends;
+    consider();
+  }
   void reach(Member member) override {
     if (!roster_ || is_up(member)) return;
     dialling_of(roster().members[member].name).once = true;
@@ -107,6 +116,7 @@ class PeerNetwork::Links final : public PeerTransport {
   void send(Member to, const protocol::Message& message, SharedBytes payload) override {
     if (const Link* link = up(to)) {
       counters_.wire_bytes_out += kFrameBytes + payload.size();
+      if (is_use(message)) link->connection->sides[link->side].used_at = now();
       network_.carry(link->connection, link->side, Envelope{message, std::move(payload)});
     }
   }
@@ -158,6 +168,7 @@ class PeerNetwork::Links final : public PeerTransport {
       return end(connection, side, rejected("not-a-member", other + " is no longer a member"));
     }
     if (!own.hello) return take_hello(connection, side, std::get<PeerHello>(envelope.message));
+    if (is_use(envelope.message)) own.used_at = now();
     if (const auto* hello = std::get_if<PeerHello>(&envelope.message)) own.hello = *hello;
     if (!is_for_flow(envelope.message)) return handlers_.on_message(*member, envelope);
     auto whole = own.flow.take(envelope);
@@ -173,6 +184,7 @@ class PeerNetwork::Links final : public PeerTransport {
       auto envelope = own.flow.next();
       if (!envelope) break;
       counters_.wire_bytes_out += kFrameBytes + envelope->payload.size();
+      own.used_at = now();
       network_.carry(connection, side, std::move(*envelope));
     }
     own.pumping = false;
@@ -261,6 +273,7 @@ class PeerNetwork::Links final : public PeerTransport {
     if (const auto dialling = diallings_.find(other); dialling != diallings_.end()) {
       dialling->second.backoff.reset();
     }
+    consider();  // when to end it, where it is idle
     handlers_.on_up(*member_of(other), hello);
   }
   bool prevails(const Connection::Side& fresh, const Connection::Side& present,
@@ -284,6 +297,21 @@ class PeerNetwork::Links final : public PeerTransport {
       return link.first->sides[1 - link.second].name == who.name;
     });
   }
+  bool ends_when_idle(const std::string& other, const Link& link) const {
+    if (!ends_idle_ || !link.connection->sides[link.side].dialled) return false;
+    const auto member = member_of(other);
+    return member && !kept_.contains(*member);
+  }
+  void expire_idle() {
+    std::vector<Link> idle;
+    for (const auto& [name, link] : links_) {
+      const bool is_idle = link.connection->sides[link.side].used_at + kIdleLink <= now();
+      if (is_idle && ends_when_idle(name, link)) idle.push_back(link);
+    }
+    for (const Link& link : idle) {
+      end(link.connection, link.side, retry("not-needed", "the link was not used"));
+    }
+  }
   void consider() {
     if (stopping_ || !roster_) return;
     const auto self = member_of(name_);
@@ -305,6 +333,10 @@ class PeerNetwork::Links final : public PeerTransport {
       dialling.active = true;
       network_.dial(name_, name);
     }
+    for (const auto& [name, link] : links_) {
+      const TimePoint idle = link.connection->sides[link.side].used_at + kIdleLink;
+      if (ends_when_idle(name, link)) next = std::min(next.value_or(idle), idle);
+    }
     if (next) timer_->set(*next);
   }
 
@@ -315,6 +347,7 @@ class PeerNetwork::Links final : public PeerTransport {
   Rng rng_;
   std::shared_ptr<const identity::SignedRoster> roster_;
   std::set<Member> kept_;
+  bool ends_idle_ = false;
   std::map<std::string, Dialling> diallings_;
   std::map<std::string, Link> links_;  // greeted, by name
   std::size_t messages_max_ = TransferFlow::Options().messages_max;

@@ -110,5 +110,45 @@ TEST_F(TwoSides, ARenewedRosterDialsNobodyTwice) {
   EXPECT_FALSE(silent.waits());
 }
 
+class TwoSidesThatEndIdleLinks : public TwoSides {
+ public:
+  TwoSidesThatEndIdleLinks()
+      : TwoSides(PeerLinks::Options{.idle_max = std::chrono::milliseconds(50)}) {
+    publish(1);
+    for (const auto& side : sides) side->links->end_idle_links(true);
+  }
+};
+
+TEST_F(TwoSidesThatEndIdleLinks, WhoDialledOneSaysSo) {
+  sides[0]->links->reach(1);
+  cluster.run_until([&] { return sides[1]->downs.size() == 1 && sides[0]->downs.size() == 1; },
+                    "the link was there and has ended");
+  EXPECT_EQ(sides[0]->downs.front(), "not-needed");
+  EXPECT_EQ(sides[1]->downs.front(), "not-needed");
+}
+
+// Of what is kept by either side, and dialled by it, the link stays; greetings are no use of
+// others.
+TEST_F(TwoSidesThatEndIdleLinks, ThatAreNotKept) {
+  sides[0]->links->keep({1});
+  cluster.run_until([&] { return both_up(); }, "they are linked");
+  const TimePoint later = cluster.loop.now() + std::chrono::milliseconds(200);
+  cluster.run_until(
+      [&] {
+        sides[1]->links->send(0, protocol::Ping{7});
+        return cluster.loop.now() >= later;
+      },
+      "four times as long has passed");
+  EXPECT_TRUE(both_up());
+  EXPECT_TRUE(sides[0]->downs.empty());
+  sides[0]->links->keep({});
+  cluster.run_until(
+      [&] {
+        sides[1]->links->send(0, protocol::Ping{7});
+        return !sides[0]->downs.empty();
+      },
+      "pings do not hold what nobody keeps");
+}
+
 }  // namespace
 }  // namespace starling::gossip

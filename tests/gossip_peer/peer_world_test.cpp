@@ -12,6 +12,9 @@
 #include <numeric>
 #include <ranges>
 
+#include "gossip/membership/overlay.h"
+#include "gossip/peer/held_roster.h"
+#include "gossip/peer/link_rules.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_cluster.h"
 #include "tests/gossip_peer/peer_world.h"
@@ -65,6 +68,49 @@ TEST(PeerWorlds, OnARingAPeerHasFourLinks) {
     });
   };
   world.run_until(know, 1min, "those who are left know it");
+}
+
+// In each of five epochs another member is missing, so that its neighbours on the ring and on the
+// cycle of failure detection have others. What nobody needs any more ends when it is idle: the two
+// links of the ring and the two of the cycle are left, which a few members have in common.
+TEST(PeerWorlds, LinksThatEpochsLeaveBehindEnd) {
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 24), 1);
+  world.phase = [] { return std::chrono::seconds(1); };
+  world.start_all();
+  const auto run_for = [&](Duration time) {
+    const TimePoint end = world.scheduler.now() + time;
+    world.run_until([&] { return world.scheduler.now() >= end; }, 10min, "time has passed");
+  };
+  std::vector<std::size_t> members;
+  identity::Roster roster;
+  std::size_t most = 0;
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+    members.clear();
+    for (std::size_t i = 0; i < 24; ++i) {
+      if (i != 4 * epoch) members.push_back(i);
+    }
+    const auto signed_roster = world.roster(epoch, members);
+    roster = signed_roster.roster();
+    world.publish(signed_roster);
+    run_for(20s);
+    for (const std::size_t i : members) {
+      most = std::max(most, world.peers[i]->shell().transport().all_up().size());
+    }
+  }
+  EXPECT_GT(most, 4U);
+  run_for(kIdleLink + 10s);
+  const auto n = static_cast<Member>(members.size());
+  for (Member self = 0; self < n; ++self) {
+    const membership::Overlay overlay(self, names_of(roster), roster.run_identity(),
+                                      {(self + 1) % n, (self + n - 1) % n});
+    std::vector<Member> up;
+    for (const auto& [member, hello] : world.peers[members[self]]->shell().transport().all_up()) {
+      up.push_back(member);
+    }
+    std::ranges::sort(up);
+    EXPECT_EQ(up, overlay.watched([](Member) { return false; })) << roster.members[self].name;
+    EXPECT_LE(up.size(), 4U);
+  }
 }
 
 // In good order: what was learned is kept, and the next process goes on from it.

@@ -100,6 +100,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     for (const Member member : members) check(member, "wants a link with", epoch());
     links_->keep(std::move(members));
   }
+  void end_idle_links(bool ends) override { links_->end_idle_links(ends); }
   void reach(Member member) override {
     check(member, "dials", epoch());
     links_->reach(member);
