@@ -77,9 +77,15 @@ net::Async<void> PeerLinks::expect_hello(LinkPtr link,
     if (link->closed) break;
     if (!frame) {
       end(link, frame.error(), false);
-    } else {
-      take_frame(link, *frame);
+      break;
     }
+    // Before it is taken: a member that dials anew for each of them is no faster.
+    const Duration pause = charge(link->name, *frame);
+    if (pause > Duration::zero()) {
+      auto slept = co_await net::sleep_until(world_.loop, world_.loop.now() + pause);
+      if (!slept || link->closed) break;
+    }
+    take_frame(link, *frame);
   }
 }
 
@@ -108,7 +114,7 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
 Duration PeerLinks::charge(const std::string& name, const net::Frame& frame) {
   const net::FrameBudget fresh({.per_second = options_.frames_per_second});
   Budget& budget = budgets_.try_emplace(name, Budget{.frames = fresh}).first->second;
-  const Duration pause = budget.frames.take(frame, world_.loop.now(), work_of(frame.type));
+  const Duration pause = budget.frames.take(frame, world_.loop.now(), work_of(frame));
   if (pause > Duration::zero() && !std::exchange(budget.said, true)) {
     world_.log.warning("{} sends more than {:.0f} frames a second: no more of it are read", name,
                        options_.frames_per_second);

@@ -2,6 +2,8 @@
 // Links by dialling: what becomes of a dial that is late, fails or meets another.
 #include <gtest/gtest.h>
 
+#include "core/wire/codec.h"
+#include "gossip/peer/frame_work.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/links_side.h"
 #include "tests/net/raw_client.h"
@@ -83,7 +85,7 @@ TEST_F(TwoSides, ADialThatFailsAloneIsALoss) {
 
 class TwoSidesWithALimit : public TwoSides {
  public:
-  TwoSidesWithALimit() : TwoSides(PeerLinks::Options{.frames_per_second = 20}) {}
+  TwoSidesWithALimit() : TwoSides(PeerLinks::Options{.frames_per_second = 200}) {}
 };
 
 TEST_F(TwoSidesWithALimit, SoManyFramesASecondAreReadOfAMember) {
@@ -91,9 +93,36 @@ TEST_F(TwoSidesWithALimit, SoManyFramesASecondAreReadOfAMember) {
   sides[0]->links->reach(1);
   cluster.run_until([&] { return both_up(); }, "they are linked");
   const TimePoint begin = cluster.loop.now();
-  for (std::uint64_t i = 0; i < 40; ++i) sides[0]->links->send(1, protocol::Pong{i});
-  cluster.run_until([&] { return sides[1]->messages.size() == 40; }, "all have come");
-  EXPECT_GE(to_seconds(cluster.loop.now() - begin), 0.8);
+  for (std::uint64_t i = 0; i < 400; ++i) sides[0]->links->send(1, protocol::Pong{i});
+  cluster.run_until([&] { return sides[1]->messages.size() == 400; }, "all have come");
+  // Half of a second's worth came at once; the greeting was the other half.
+  EXPECT_GE(to_seconds(cluster.loop.now() - begin), 1.4);
+}
+
+// Each connection brings a greeting, which counts before it is taken.
+TEST_F(TwoSidesWithALimit, SoManyGreetingsASecondAreTakenOfAMember) {
+  publish(1);
+  const TimePoint begin = cluster.loop.now();
+  for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) {
+    const std::size_t ups = sides[1]->ups.size();
+    sides[0]->links->reach(1);
+    cluster.run_until([&] { return sides[1]->ups.size() > ups && both_up(); }, "they are linked");
+    for (const auto& side : sides) side->links->set_roster(nullptr);
+    publish(epoch);
+  }
+  EXPECT_GE(to_seconds(cluster.loop.now() - begin), 1.4)
+      << "two greetings a second, and two at once";
+}
+
+TEST(FrameWork, HeartbeatsCountByTheirLength) {
+  const auto work = [](std::size_t members) {
+    const auto header =
+        wire::encode_header(protocol::Swim{.beats = std::vector<std::uint64_t>(members)});
+    return work_of({.type = static_cast<std::uint16_t>(wire::FrameType::kSwim), .header = *header});
+  };
+  EXPECT_LT(work(4), 1.2);
+  EXPECT_NEAR(work(128), 2, 0.3);
+  EXPECT_NEAR(work(4096), 33, 0.5);
 }
 
 // A renewal comes while a dial is under way.
