@@ -139,6 +139,8 @@ void print_json(const SignedRoster& held, const IdentityDirectory& self, WallTim
         {"address", member.address.empty() ? boost::json::value(nullptr)
                                            : boost::json::value(member.address)}});
   }
+  boost::json::array revoked;
+  for (const Sha256Digest& key : roster.revoked) revoked.emplace_back(key.hex());
   out << boost::json::serialize(boost::json::object{{"run", roster.run},
                                                     {"state", purpose(roster)},
                                                     {"epoch", roster.epoch},
@@ -149,7 +151,8 @@ void print_json(const SignedRoster& held, const IdentityDirectory& self, WallTim
                                                     {"client", self.identity().name},
                                                     {"member", gossip::is_member(roster, self)},
                                                     {"installed", installed},
-                                                    {"members", std::move(members)}})
+                                                    {"members", std::move(members)},
+                                                    {"revoked", std::move(revoked)}})
       << '\n';
 }
 

@@ -55,6 +55,7 @@ struct SignFlags : NetFlags {
   std::string members;
   std::string to;
   std::uint64_t epoch = 0;
+  std::vector<std::string> restored;
 };
 
 std::string describe(const json::value& network, const telemetry::Terminal& terminal) {
@@ -177,6 +178,27 @@ void name_run(identity::Roster& roster, const identity::SignedRoster* kept, Wall
   if (!id.empty()) roster.settings.emplace_back(identity::kRunIdKey, id);
 }
 
+// All that the roster revokes whose place this one takes, and the list, but for what --restore
+// names.
+Result<std::vector<Sha256Digest>> revoked_keys(const SignFlags& flags,
+                                               const identity::SignedRoster* kept) {
+  const StateDirectory state(flags.common.state);
+  STARLING_ASSIGN(const auto listed, load_revoked(state));
+  auto keys = revoked_after(kept != nullptr ? &kept->roster() : nullptr, listed);
+  for (const std::string& text : flags.restored) {
+    const auto key = Sha256Digest::parse(text);
+    if (!key) return config::usage_error("--restore is the SHA-256 of a public key");
+    if (std::ranges::find(listed, *key) != listed.end()) {
+      return config::usage_error(fmt::format("--restore: {} stands in {}; remove its line there",
+                                             text, state.revoked().string()));
+    }
+    if (std::erase(keys, *key) == 0) {
+      return config::usage_error(fmt::format("--restore: {} is not revoked", text));
+    }
+  }
+  return keys;
+}
+
 Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const std::string text, flags.read());
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
@@ -194,7 +216,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, replaced));
   const WallTime now = clock.wall_now();
   STARLING_ASSIGN(const auto issuer, make_issuer(authority, now));
-  STARLING_ASSIGN(auto revoked, load_revoked(StateDirectory(flags.common.state)));
+  STARLING_ASSIGN(auto revoked, revoked_keys(flags, replaced));
   auto settings = settings_for(run.settings, members.size());
   identity::Roster roster{
       .federation = authority.federation(),
@@ -268,6 +290,8 @@ void add_sign(CLI::App& group, CommandContext& context) {
   command->add_option("--epoch", flags->epoch, "another epoch, later than the one that is there")
       ->check(CLI::Range(std::int64_t{1}, static_cast<std::int64_t>(identity::kRosterEpochMax)))
       ->type_name("N");
+  command->add_option("--restore", flags->restored, "a key that is revoked, and counts again")
+      ->type_name("KEY");
   add_keys(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

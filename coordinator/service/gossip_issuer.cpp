@@ -110,12 +110,7 @@ Result<std::vector<identity::RosterMember>> GossipIssuer::members() const {
 // Those of the present roster too: members take none that leaves one of them out.
 Result<std::vector<Sha256Digest>> GossipIssuer::revoked() const {
   STARLING_ASSIGN(const auto listed, load_revoked(parts_.state));
-  std::vector<Sha256Digest> keys;
-  if (roster()) keys = roster()->revoked;
-  for (const Sha256Digest& key : listed) {
-    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
-  }
-  return keys;
+  return revoked_after(roster(), listed);
 }
 
 Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {

@@ -181,4 +181,14 @@ Result<std::vector<Sha256Digest>> load_revoked(const StateDirectory& state) {
   return keys;
 }
 
+std::vector<Sha256Digest> revoked_after(const identity::Roster* held,
+                                        std::span<const Sha256Digest> listed) {
+  std::vector<Sha256Digest> keys;
+  if (held != nullptr) keys = held->revoked;
+  for (const Sha256Digest& key : listed) {
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  return keys;
+}
+
 }  // namespace starling::coordinator

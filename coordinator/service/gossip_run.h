@@ -4,6 +4,7 @@
 // travel along: one file serves both.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,9 @@ Settings settings_for(Settings settings, std::size_t members);
 // The keys whose signatures on later rosters do not count, as StateDirectory::revoked() lists them;
 // none without the file. "revoked-malformed" with the line.
 [[nodiscard]] Result<std::vector<Sha256Digest>> load_revoked(const StateDirectory& state);
+// Those that `held` revokes, then those of the list that it does not: what a roster that takes its
+// place revokes. `held` may be null.
+std::vector<Sha256Digest> revoked_after(const identity::Roster* held,
+                                        std::span<const Sha256Digest> listed);
 
 }  // namespace starling::coordinator

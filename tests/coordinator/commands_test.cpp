@@ -769,7 +769,28 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   std::ofstream(federation.state().revoked(), std::ios::app) << "33 33\n";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file}), 2);
   EXPECT_THAT(err, HasSubstr("revoked:3: "));
+  // What stands in the roster that is replaced stays revoked without the list.
   std::filesystem::remove(federation.state().revoked());
+  const auto revoked = [&] {
+    return identity::SignedRoster::load(file, owner->credentials().authorities, "test")
+        ->roster()
+        .revoked;
+  };
+  const std::string stolen(64, '3');
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file}), 0) << err;
+  EXPECT_EQ(revoked(), std::vector{*Sha256Digest::parse(stolen)});
+  const auto restore = [&](const std::string& key) {
+    return ask({"gossip", "sign", net, "--members", members, "--to", file, "--restore", key});
+  };
+  EXPECT_EQ(restore("33"), 2);
+  EXPECT_EQ(restore(std::string(64, '4')), 2);
+  EXPECT_THAT(err, HasSubstr("is not revoked"));
+  std::ofstream(federation.state().revoked()) << stolen << "\n";
+  EXPECT_EQ(restore(stolen), 2);
+  EXPECT_THAT(err, HasSubstr("remove its line there"));
+  std::filesystem::remove(federation.state().revoked());
+  EXPECT_EQ(restore(stolen), 0) << err;
+  EXPECT_TRUE(revoked().empty());
   std::ofstream(file) << "damaged";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "11"}), 1);
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));

@@ -130,6 +130,16 @@ TEST_F(RosterCommandTest, ShowsTheOneThatIsHeld) {
   EXPECT_EQ(json.at("installed"), false);
   EXPECT_EQ(json.at("members").at(0).at("address"), "10.0.0.7:7000");
   EXPECT_TRUE(json.at("members").at(1).at("address").is_null());
+  EXPECT_TRUE(json.at("revoked").as_array().empty());
+}
+
+TEST_F(RosterCommandTest, ListsTheKeysThatARosterRevokes) {
+  Roster roster = roster_of(3);
+  roster.revoked = {Sha256Digest::of(as_bytes(std::string_view("stolen")))};
+  ASSERT_EQ(type(file_of(roster)).exit_code, 0);
+  const auto json = boost::json::parse(type("", kRosterNow, config::OutputFormat::kJson).out);
+  ASSERT_EQ(json.at("revoked").as_array().size(), 1U);
+  EXPECT_EQ(json.at("revoked").at(0), roster.revoked.front().hex());
 }
 
 TEST_F(RosterCommandTest, OnlyANewerOneTakesItsPlace) {
