@@ -69,6 +69,18 @@ class Rng {
   // Fills `proportions` with a draw of the symmetric Dirichlet(alpha); sums to 1.
   void dirichlet(double alpha, std::span<double> proportions);
 
+  // Where it stands, for an Archive.
+  template <class A>
+  void archive(A& state) {
+    state.elements(std::span(key_));
+    state.elements(std::span(counter_));
+    state.elements(std::span(block_));
+    state(used_);
+    state(spare_normal_);
+    state(has_spare_normal_);
+    state.expect(used_ <= block_.size());
+  }
+
   // Fisher-Yates.
   template <class T>
   void shuffle(std::span<T> values) {

@@ -39,4 +39,18 @@ std::span<const std::uint32_t> BatchSampler::next() {
   return wrapped_;
 }
 
+// What is read must be an order of the same rows.
+void BatchSampler::archive(Archive& state) {
+  std::vector<std::uint32_t> rows;
+  if (state.reading()) rows = order_;
+  state.elements(std::span(order_));
+  state(position_);
+  rng_.archive(state);
+  if (!state.reading()) return;
+  std::vector<std::uint32_t> read = order_;
+  std::ranges::sort(rows);
+  std::ranges::sort(read);
+  state.expect(read == rows && position_ <= order_.size());
+}
+
 }  // namespace starling::data

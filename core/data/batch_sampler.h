@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/archive.h"
 #include "core/base/rng.h"
 #include "core/data/dataset.h"
 
@@ -26,6 +27,9 @@ class BatchSampler {
 
   // Row numbers in view.dataset, valid until the next call. Does not allocate.
   std::span<const std::uint32_t> next();
+
+  // Where it stands; read into one that was made of the same view.
+  void archive(Archive& state);
 
  private:
   void begin_epoch();

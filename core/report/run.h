@@ -127,7 +127,8 @@ struct Run {
       node_steps_per_second = {};
   std::optional<TopologyFacts> topology = {};
   std::string trace_sha256 = {};
-  bool real_time = false;  // of launched processes: "virtual" seconds are real
+  bool real_time = false;   // of launched processes: "virtual" seconds are real
+  bool unfinished = false;  // it was stopped, or is still at work
   // Of a federated run.
   std::string state = {};          // "completed"
   std::string stopped_early = {};  // why; empty: it did not

@@ -29,6 +29,23 @@ Result<Run> read_simulation(const std::filesystem::path& directory, std::string_
   return run;
 }
 
+// The lines that were written whole; its end is that of the last measurement.
+Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_view record) {
+  std::string metrics;
+  if (auto text = read_text_file(directory / "metrics.jsonl", kMetricsBytesMax)) {
+    metrics = text->substr(0, text->rfind('\n') + 1);
+  }
+  STARLING_ASSIGN(Run run, parse_simulation(record, metrics));
+  run.unfinished = true;
+  run.directory = directory;
+  run.steps = run.last(Measure::kStep);
+  run.virtual_seconds = run.last(Measure::kVirtualSeconds);
+  run.wall_seconds = run.last(Measure::kWallSeconds);
+  run.bytes_sent = run.last(Measure::kBytesSent);
+  run.messages = run.last(Measure::kMessages);
+  return run;
+}
+
 // `record`: the text of summary.json or run.json.
 Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
                           std::string_view record) {
@@ -45,6 +62,12 @@ Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
 
 Result<Run> read_run(const std::filesystem::path& directory) {
   const bool simulation = holds(directory / "summary.json");
+  if (!simulation && holds(directory / kUnfinishedFile)) {
+    STARLING_ASSIGN(const std::string record,
+                    read_text_file(directory / kUnfinishedFile, kSummaryBytesMax));
+    auto run = read_unfinished(directory, record);
+    return run ? std::move(run) : run.error().within(directory.string());
+  }
   if (!simulation && !holds(directory / "run.json")) {
     return rejected("no-run",
                     fmt::format("{} holds no run: it has neither summary.json, which simulate "
@@ -57,7 +80,9 @@ Result<Run> read_run(const std::filesystem::path& directory) {
   return read_recorded(directory, simulation ? RunKind::kGossip : RunKind::kFederated, record);
 }
 
-bool is_whole(const Run& run) { return run.kind == RunKind::kGossip || run.state == "completed"; }
+bool is_whole(const Run& run) {
+  return run.kind == RunKind::kGossip ? !run.unfinished : run.state == "completed";
+}
 
 Result<void> write_report(const std::filesystem::path& run_directory) {
   STARLING_ASSIGN(const Run run, read_run(run_directory));

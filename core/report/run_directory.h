@@ -10,8 +10,12 @@
 
 namespace starling::report {
 
-// "no-run" where the directory holds neither; "bad-run" as parse_simulation(). A topology.svg that
-// is missing or above 4 MB is left out.
+// Stands in the directory of a run of `starling-gossip simulate` from its beginning to its end: a
+// summary.json without what its end says.
+inline constexpr const char* kUnfinishedFile = "unfinished.json";
+
+// Of an unfinished run, what is there so far. "no-run" where the directory holds neither; "bad-run"
+// as parse_simulation(). A topology.svg that is missing or above 4 MB is left out.
 [[nodiscard]] Result<Run> read_run(const std::filesystem::path& directory);
 
 // Whether it ended as it should: a coordinator leaves a record of failed runs, too.

@@ -204,6 +204,14 @@ std::string footer(const Run& run) {
   return text;
 }
 
+std::string unfinished_note(const Run& run) {
+  const auto asked = run.setting("run.steps");
+  return fmt::format(
+      "Unfinished: this is what was measured until step {}{}. The command that began "
+      "it goes on from its last checkpoint.",
+      said(run.steps), asked ? " of " + *asked : "");
+}
+
 std::string title_of(const Run& run, const std::string& name) {
   if (run.kind == RunKind::kFederated || run.algorithm.empty()) return name;
   const std::string where =
@@ -215,6 +223,7 @@ std::string subtitle_of(const Run& run) {
   std::string text = run.kind == RunKind::kGossip ? "Gossip run" : "Federated run";
   const auto add = [&](const std::string& more) { text += " · " + more; };
   if (run.nodes) add(format_count(*run.nodes) + " nodes");
+  if (run.unfinished) add("unfinished");
   if (!run.state.empty()) add(run.state);
   for (const char* key : {"dataset", "partition"}) {
     const auto value = run.setting(std::string("data.") + key);
@@ -227,6 +236,7 @@ std::string subtitle_of(const Run& run) {
 std::string render_one(const Run& run, const std::string& name) {
   Page page(title_of(run, name), subtitle_of(run));
   page.headlines(headlines(run));
+  if (run.unfinished) page.paragraph(unfinished_note(run));
   if (!run.stopped_early.empty()) page.paragraph("Stopped early: " + run.stopped_early + ".");
   add_charts(page, {{&run, 1}, {&name, 1}});
   add_topology(page, run);

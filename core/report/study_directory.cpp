@@ -58,6 +58,10 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+bool holds_end(const std::filesystem::path& directory) {
+  return is_file(directory / "summary.json") || is_file(directory / "run.json");
+}
+
 // What a run leaves before it has ended.
 bool holds_beginning(const std::filesystem::path& directory) {
   std::error_code ignored;
@@ -81,7 +85,7 @@ Result<void> write_all(const std::filesystem::path& directory,
 }  // namespace
 
 bool holds_run(const std::filesystem::path& directory) {
-  return is_file(directory / "summary.json") || is_file(directory / "run.json");
+  return holds_end(directory) || is_file(directory / kUnfinishedFile);
 }
 
 Result<StudyRuns> read_study(const std::filesystem::path& directory) {
@@ -89,7 +93,7 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (!entry.is_directory(ignored)) continue;
-    if (!holds_run(entry.path())) {
+    if (!holds_end(entry.path())) {
       if (holds_beginning(entry.path())) {
         study.unfinished.push_back(entry.path().filename().string());
       }

@@ -18,7 +18,7 @@ struct StudyRuns {
   std::vector<std::string> unfinished;  // names of directories whose run has not ended
 };
 
-// Whether the directory itself is that of a run that has ended.
+// Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);
 
 // The runs in the directories in `directory`. "no-run" where there is none; else as read_run().

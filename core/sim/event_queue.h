@@ -30,6 +30,18 @@ class EventQueue {
     return std::move(node.mapped());
   }
 
+  // What is to come, in order, for an archive: now() and visit(time, event) of each on the one
+  // side, resume_at() and schedule() of each on the other.
+  template <class F>
+  void for_each(F&& visit) const {
+    for (const auto& [key, event] : events_) visit(key.first, event);
+  }
+  std::size_t size() const { return events_.size(); }
+  void resume_at(TimePoint now) {
+    events_.clear();
+    now_ = now;
+  }
+
  private:
   TimePoint now_{};
   std::uint64_t sequence_ = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "core/base/archive.h"
 #include "core/sim/network.h"
 
 namespace starling::sim {
@@ -25,6 +26,9 @@ class LinkQueues {
   bool busy(std::uint32_t from, std::uint32_t to, double time) const {
     const auto found = free_.find(link_of(from, to));
     return found != free_.end() && found->second > time;
+  }
+  void archive(Archive& state) {
+    state.map(free_, [&](double& free) { state(free); });
   }
 
  private:

@@ -138,18 +138,6 @@ std::string value_of(const Settings& settings, const std::string& key) {
   return found == settings.end() || found->second.empty() ? "not set" : found->second;
 }
 
-// A key that only one side has counts too: what a flag decides is recorded where it was given.
-std::optional<std::string> difference(const Settings& recorded, const Settings& wanted) {
-  for (const Settings* side : {&wanted, &recorded}) {
-    for (const auto& [key, ignored] : *side) {
-      const std::string there = value_of(recorded, key);
-      const std::string here = value_of(wanted, key);
-      if (there != here) return fmt::format("{} is {} there and {} here", key, there, here);
-    }
-  }
-  return std::nullopt;
-}
-
 bool is_temporary(const std::string& name) {
   return name.starts_with('.') && name.ends_with(".tmp");
 }
@@ -247,9 +235,11 @@ std::string note_of(const std::vector<Entry>& entries, const telemetry::Terminal
 Result<std::string> begin(const PlannedRun& run, const Program& program,
                           const std::filesystem::path& directory, RunDisplay& display) {
   STARLING_TRY(program.configure(run.settings));
-  std::error_code error;
-  std::filesystem::remove_all(directory, error);
-  if (error) return file_error("remove", directory);
+  if (!program.goes_on || !program.goes_on(directory)) {
+    std::error_code error;
+    std::filesystem::remove_all(directory, error);
+    if (error) return file_error("remove", directory);
+  }
   try {
     return program.run(directory, display);
   } catch (const std::bad_alloc&) {
@@ -260,7 +250,8 @@ Result<std::string> begin(const PlannedRun& run, const Program& program,
 void run_all(std::vector<Entry>& entries, const Program& program, const Options& options,
              const Surroundings& around) {
   const std::size_t todo = count(entries, State::kOpen);
-  telemetry::InterruptNote note;
+  using Note = telemetry::InterruptNote;
+  Note note(program.goes_on ? Note::On::kAsk : Note::On::kEnd);
   telemetry::Progress progress(around.err, around.clock, around.err_terminal, todo * kShares,
                                {.unit = "runs", .per_unit = kShares});
   telemetry::ProgressLog log(progress);
@@ -269,10 +260,11 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
     if (entry.state != State::kOpen) continue;
     note.set(note_of(entries, around.err_terminal));
     const std::string& name = entry.run->name;
-    RunDisplay display(progress, log, done, name);
+    RunDisplay display(progress, log, note, done, name);
     display.update(0);
     const TimePoint started = around.clock.now();
     const auto ended = begin(*entry.run, program, options.out / name, display);
+    if (!ended && ended.error().code() == "stopped" && note.asked()) note.end();
     const std::string took = telemetry::format_elapsed(around.clock.now() - started);
     ++done;
     entry.state = ended ? State::kFinished : State::kFailed;
@@ -313,6 +305,18 @@ Error failure(const std::vector<Entry>& entries) {
 }
 
 }  // namespace
+
+// A key that only one side has counts too: what a flag decides is recorded where it was given.
+std::optional<std::string> difference(const Settings& recorded, const Settings& wanted) {
+  for (const Settings* side : {&wanted, &recorded}) {
+    for (const auto& [key, ignored] : *side) {
+      const std::string there = value_of(recorded, key);
+      const std::string here = value_of(wanted, key);
+      if (there != here) return fmt::format("{} is {} there and {} here", key, there, here);
+    }
+  }
+  return std::nullopt;
+}
 
 void RunDisplay::update(double share) {
   const double inside = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <iosfwd>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "core/base/settings.h"
 #include "core/config/command_line.h"
 #include "core/study/study_plan.h"
+#include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
 #include "core/telemetry/terminal.h"
 
@@ -25,18 +27,25 @@ namespace starling::study {
 // What the run at work tells the study; from any thread.
 class RunDisplay {
  public:
-  RunDisplay(telemetry::Progress& progress, telemetry::ProgressLog& log, std::size_t runs_before,
-             std::string name)
-      : progress_(progress), log_(log), runs_before_(runs_before), name_(std::move(name)) {}
+  RunDisplay(telemetry::Progress& progress, telemetry::ProgressLog& log,
+             const telemetry::InterruptNote& note, std::size_t runs_before, std::string name)
+      : progress_(progress),
+        log_(log),
+        note_(note),
+        runs_before_(runs_before),
+        name_(std::move(name)) {}
 
   // `share` of the run is done, 0 to 1.
   void update(double share);
   // For its warnings and its trainers' lines.
   Log& log() { return log_; }
+  // Of a program that saves its runs: this one is to be saved, and to end with "stopped".
+  bool stop_asked() const { return note_.asked(); }
 
  private:
   telemetry::Progress& progress_;
   telemetry::ProgressLog& log_;
+  const telemetry::InterruptNote& note_;
   std::size_t runs_before_;
   std::string name_;
 };
@@ -51,13 +60,19 @@ struct Program {
   std::function<Result<void>()> check;
   // What this run records: compared with report::Run::told() to recognise a finished run.
   std::function<Settings()> settings;
-  // Runs it and writes its directory, which is empty or missing; what makes report::read_run()
+  // Runs it and writes its directory, which is empty or missing, or one that goes_on() says yes to;
+  // what makes report::read_run()
   // accept the directory comes last and is durable. Returns some words about how it ended.
   std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
+  // Of a program that saves its runs: whether this one goes on from what is in the directory.
+  std::function<bool(const std::filesystem::path&)> goes_on = {};
   // What a run writes into its directory. A directory with other files is not cleared for a new
   // run.
   std::vector<std::string> files;
 };
+
+// The first setting in which two runs differ, "KEY is A there and B here".
+std::optional<std::string> difference(const Settings& recorded, const Settings& wanted);
 
 struct Surroundings {
   const Clock& clock;

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 
 namespace starling::telemetry {
 namespace {
@@ -16,6 +17,9 @@ constexpr std::array kSignals = {SIGINT, SIGTERM};
 std::atomic<const std::string*> note_shown = nullptr;
 static_assert(std::atomic<const std::string*>::is_always_lock_free);
 std::array<struct sigaction, kSignals.size()> replaced;
+std::atomic<bool> asks = false;
+std::atomic<int> asked_by = 0;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 // Only what POSIX allows in handlers.
 void end_with_note(int number) {
@@ -26,11 +30,22 @@ void end_with_note(int number) {
   ::raise(number);
 }
 
+void handle(int number) {
+  if (asks.exchange(false)) {
+    asked_by = number;
+  } else {
+    end_with_note(number);
+  }
+}
+
 }  // namespace
 
-InterruptNote::InterruptNote() {
+InterruptNote::InterruptNote(On on) {
+  asks = on == On::kAsk;
+  asked_by = 0;
   struct sigaction action {};
-  action.sa_handler = end_with_note;
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &replaced[i]);
     if (replaced[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
@@ -45,5 +60,13 @@ InterruptNote::~InterruptNote() {
 }
 
 void InterruptNote::set(std::string note) { note_shown = &notes_.emplace_back(std::move(note)); }
+
+bool InterruptNote::asked() const { return asked_by != 0; }
+
+void InterruptNote::end() const {
+  const int number = asked_by;
+  end_with_note(number);
+  std::_Exit(128 + number);  // where the signal is blocked
+}
 
 }  // namespace starling::telemetry

@@ -74,6 +74,32 @@ void AdPsgd<T>::restart(std::span<const T> model) {
   given_up_ = {};
 }
 
+template <class T>
+bool AdPsgd<T>::archive(Archive& state) {
+  state.elements(std::span(x_));
+  archive(state, open_);
+  archive(state, given_up_);
+  state(number_);
+  return true;
+}
+
+template <class T>
+void AdPsgd<T>::archive(Archive& state, Question& question) {
+  bool asks = question.request != nullptr;
+  state(asks);
+  state(question.asked);
+  if (!state.reading()) {
+    if (asks) AsyncMessage<T>(*question.request).archive(state);
+    return;
+  }
+  question.request = nullptr;
+  if (!asks) return;
+  auto request = std::make_shared<AsyncMessage<T>>();
+  request->archive(state);
+  state.expect(request->vector.size() == x_.size());
+  question.request = std::move(request);
+}
+
 template class AdPsgd<float>;
 template class AdPsgd<double>;
 

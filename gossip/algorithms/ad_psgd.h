@@ -31,12 +31,14 @@ class AdPsgd final : public AsyncAlgorithm<T> {
   bool waiting() const override { return open_.request != nullptr; }
   void unanswered() override;
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override;
 
  private:
   struct Question {
     Node asked = 0;
     std::shared_ptr<const AsyncMessage<T>> request;  // null: none
   };
+  void archive(Archive& state, Question& question);
   bool answers(const Question& question, Node from, const AsyncMessage<T>& reply) const;
 
   bool active_;

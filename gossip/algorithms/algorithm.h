@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/archive.h"
 #include "core/base/error.h"
 #include "gossip/algorithms/algorithm_state.h"
 #include "topologies/mixing_matrix.h"
@@ -140,6 +141,10 @@ class Algorithm {
   // What a process that comes back goes on with beside its own model (algorithm_state.h), between
   // conclude() and adapt(). Nothing that the two ends of an edge share: they agree anew on it.
   virtual void visit_state(StateVisitor&) {}
+  // All that decides what it does from here on, between conclude() and adapt(), also what the ends
+  // of edges share: a simulation that was stopped goes on with it, in an object made of the same
+  // plan. False: not offered; such a simulation begins again.
+  virtual bool archive(Archive&) { return false; }
 
   // Whether encoded bytes of the right number, from that sender, can be absorbed: what a stranger's
   // hand may have written is asked about first.

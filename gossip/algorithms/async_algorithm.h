@@ -30,6 +30,15 @@ struct AsyncMessage {
   std::uint64_t bytes() const {  // on the wire, without framing
     return 4 * vector.size() + packed.size() + (has_scalar ? 8 : 0);
   }
+  void archive(Archive& state) {
+    state(kind);
+    state.expect(kind <= Kind::kReply);
+    state(number);
+    state.vector(vector);
+    state.vector(packed);
+    state(scalar);
+    state(has_scalar);
+  }
 };
 
 template <class T>
@@ -60,6 +69,8 @@ class AsyncAlgorithm {
   virtual void restart(std::span<const T> model) = 0;
   // As of Algorithm, at any time.
   virtual void visit_state(StateVisitor&) {}
+  // As of Algorithm, at any time.
+  virtual bool archive(Archive&) { return false; }
   // Whether that sender can have encoded these bytes.
   virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
   // What an encoded message would bring, and this node's own of the same kind. None where it is not

@@ -31,6 +31,12 @@ class Choco final : public Algorithm<T> {
   // Keeps xhat and e: the neighbours go on from them. Only the model outlives a process: then all
   // begin with new copies together.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    state.elements(std::span(copy_));
+    state.elements(std::span(pull_));
+    return true;
+  }
 
   // All begin with new copies.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;

@@ -25,6 +25,11 @@ class D2 final : public Algorithm<T> {
   // Only the model outlives a process: the corrections of all must cancel, so they begin anew
   // together.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    state.elements(std::span(correction_));
+    return true;
+  }
 
   // c = 0 at everybody: v is x + u, as if these members had begun together before the steps.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;

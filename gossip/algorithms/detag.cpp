@@ -131,6 +131,17 @@ void Detag<T>::regroup(const Plan& plan, const Links&, const LocalPhase* trained
   if (trained != nullptr) show(*trained);
 }
 
+template <class T>
+bool Detag<T>::archive(Archive& state) {
+  for (Vector<T>* vector : {&x_, &mixed_x_.now, &mixed_x_.before, &sum_, &previous_}) {
+    state.elements(std::span(*vector));
+  }
+  state.elements(std::span(mixed_y_.now));
+  state.elements(std::span(mixed_y_.before));
+  state(samples_);
+  return true;
+}
+
 template class Detag<float>;
 template class Detag<double>;
 

@@ -31,6 +31,7 @@ class Detag final : public Algorithm<T> {
   std::span<const T> model() const override { return x_; }  // x_k, while the next one is mixed
   // Starts a tracker of its own at 0, from the next phase on. Only the model outlives a process.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override;
   // y = g_{k-1} at every node: sum y = sum g_{k-1} holds whoever is there, and no gradient is lost.
   // Mixing of y begins anew, that of x goes on from where it is.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;

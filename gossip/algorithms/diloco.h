@@ -27,6 +27,11 @@ class Diloco final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return phi_; }
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(phi_));
+    state.elements(std::span(velocity_));
+    return true;
+  }
   void visit_state(StateVisitor& state) override {
     state.visit("velocity", std::span<T>(velocity_));
   }

@@ -22,6 +22,11 @@ class DilocoAll final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return theta_; }
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(theta_));
+    state.elements(std::span(buffer_));
+    return true;
+  }
   // The same at all nodes. Who lost it steps elsewhere for some exchanges: differences of (theta,
   // b) shrink by the larger eigenvalue of [[1 - eta_o - eta_o mu, -eta_o mu^2], [1, mu]] at each,
   // 0.52 of the usual constants.

@@ -24,6 +24,10 @@ class Epidemic final : public Algorithm<T> {
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    return true;
+  }
 
  private:
   Vector<T> x_;

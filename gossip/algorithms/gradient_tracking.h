@@ -26,6 +26,11 @@ class GradientTracking final : public Algorithm<T> {
   // Only the model outlives a process: the corrections of all must cancel, so they begin anew
   // together.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    state.elements(std::span(correction_));
+    return true;
+  }
   // c = 0 at everybody, and z is the mean gradient of the trained steps: mean(c) stays 0 whoever
   // is there.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;

@@ -27,6 +27,11 @@ class LossySgp final : public Algorithm<T> {
   std::optional<Unpacked<T>> unpack(Node from, const Message<T>& message) const override;
   // Edges keep their totals.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    ledger_.archive(state);
+    state.elements(std::span(z_));
+    return true;
+  }
   // All begin with weight 1, and edges with nothing.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
   // The mass that is here, so that a restart makes none. What is on the edges is lost with them.

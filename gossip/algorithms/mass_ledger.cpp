@@ -93,6 +93,17 @@ void MassLedger::forget(Node other) {
   }
 }
 
+void MassLedger::archive(Archive& state) {
+  state.elements(std::span(mass_));
+  state(overflowed_);
+  for (auto* totals : {&pushed_, &pulled_}) {
+    state.map(*totals, [&](Totals& total) {
+      state.vector(total);
+      state.expect(total.empty() || total.size() == mass_.size());
+    });
+  }
+}
+
 template <class T>
 void MassLedger::read(std::span<T> z) const {
   const double inverse = overflowed_ ? std::numeric_limits<double>::quiet_NaN() : 1 / weight();

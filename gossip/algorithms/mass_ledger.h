@@ -58,6 +58,8 @@ class MassLedger {
   void forget(Node other);
   // The mass here, without the edges.
   void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }
+  // Mass and edges.
+  void archive(Archive& state);
   // z = x / w.
   template <class T>
   void read(std::span<T> z) const;

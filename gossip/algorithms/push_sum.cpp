@@ -113,6 +113,16 @@ void PushSum<T>::restart(std::span<const T> model) {
 }
 
 template <class T>
+bool PushSum<T>::archive(Archive& state) {
+  state.elements(std::span(z_));
+  state(weight_);
+  if (ledger_) ledger_->archive(state);
+  state(number_);
+  state.map(newest_, [&](std::uint64_t& number) { state(number); });
+  return true;
+}
+
+template <class T>
 void PushSum<T>::visit_state(StateVisitor& state) {
   if (!ledger_) return state.visit("weight", weight_);
   ledger_->visit_state(state);

@@ -34,6 +34,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   void unanswered() override {}
   // Edges keep their totals, as LossySgp's do.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override;
   // As LossySgp's.
   void visit_state(StateVisitor& state) override;
 

@@ -23,6 +23,11 @@ class QgDsgdm final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    state.elements(std::span(buffer_));
+    return true;
+  }
   void visit_state(StateVisitor& state) override { state.visit("momentum", std::span<T>(buffer_)); }
 
  private:

@@ -92,6 +92,23 @@ void RelaySgd<T>::regroup(const Plan& plan, const Links& links, const LocalPhase
   if (trained != nullptr) prepare(links);
 }
 
+template <class T>
+bool RelaySgd<T>::archive(Archive& state) {
+  state.elements(std::span(x_));
+  const std::size_t count = state.count(neighbours_.size(), x_.size() * sizeof(T));
+  state.expect(count < nodes_);
+  if (!state.good()) return true;
+  if (state.reading()) {
+    const Vector<T> zero(x_.size());
+    neighbours_.assign(count, {.came = zero, .sent = zero, .message = {}});
+  }
+  for (Neighbour& neighbour : neighbours_) {
+    state.elements(std::span(neighbour.came));
+    state(neighbour.count);
+  }
+  return true;
+}
+
 template class RelaySgd<float>;
 template class RelaySgd<double>;
 

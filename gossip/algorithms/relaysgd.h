@@ -28,6 +28,7 @@ class RelaySgd final : public Algorithm<T> {
   std::span<const T> model() const override { return x_; }
   // Only the model outlives a process: sums that neighbours sent count in their next messages.
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override;
   // The tree is another one: nothing was relayed on it yet.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
 

@@ -23,6 +23,11 @@ class Sgp final : public Algorithm<T> {
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return z_; }
   void restart(std::span<const T> model) override;
+  bool archive(Archive& state) override {
+    state.elements(std::span(z_));
+    state(weight_);
+    return true;
+  }
   // The weights are shares of what the members hold together: all begin with 1.
   void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
   // Its share of the weight, so that a restart makes none.

@@ -248,7 +248,7 @@ SimulationResult RunRecorder::result(TimePoint now) && {
           .totals = last_totals_,
           .wall_seconds = seconds,
           .stepping_seconds = last_totals_.virtual_seconds,
-          .trace = std::move(measurer_).trace(),
+          .trace = measurer_.trace(),
           .models = models,
           .present = std::move(present)};
 }

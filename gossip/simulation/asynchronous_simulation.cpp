@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace starling::gossip {
 namespace {
@@ -45,6 +46,10 @@ AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, Com
 // Threads may still be computing phases that borrow this object.
 AsynchronousSimulation::~AsynchronousSimulation() {
   ending_ = true;
+  wait_for_phases();
+}
+
+void AsynchronousSimulation::wait_for_phases() {
   for (NodeState& node : nodes_) {
     if (node.phase) node.phase->done.wait();
   }
@@ -261,6 +266,145 @@ Result<void> AsynchronousSimulation::happen(const Reached& event) {
   state.downlink_free = std::max(now() + event.slower, state.downlink_free + seconds);
   schedule(state.downlink_free, Arrived{event.from, event.to, event.message, event.receiver_steps});
   return {};
+}
+
+// Phases are written when they have been computed. Those that began when this object was made end
+// before others are read in their place.
+bool AsynchronousSimulation::archive(Archive& state) {
+  ending_ = state.reading();
+  wait_for_phases();
+  ending_ = false;
+  totals_.archive(state);
+  state(phases_);
+  state(interrupted_);
+  queues_.archive(state);
+  for (NodeState& node : nodes_) {
+    if (!archive_node(state, node)) return false;
+  }
+  trainings_->archive(state);
+  archive_events(state);
+  return true;
+}
+
+std::shared_ptr<AsynchronousSimulation::Phase> AsynchronousSimulation::ended_phase() {
+  auto phase = std::make_shared<Phase>();
+  phase->promise.set_value();
+  return phase;
+}
+
+bool AsynchronousSimulation::archive_node(Archive& state, NodeState& node) {
+  if (!node.algorithm->archive(state)) return false;
+  node.rng.archive(state);
+  for (std::uint64_t* number : {&node.steps, &node.sent, &node.waits}) state(*number);
+  for (double* seconds : {&node.work, &node.asked, &node.uplink_free, &node.downlink_free}) {
+    state(*seconds);
+  }
+  node.patience.archive(state);
+  state(node.queued);
+  state(node.present);
+  bool at_work = node.phase != nullptr;
+  state(at_work);
+  if (state.reading()) node.phase = at_work ? ended_phase() : nullptr;
+  if (!at_work) return true;
+  Phase& phase = *node.phase;
+  // One that failed ends the run: there is nothing to go on with.
+  if (!phase.loss_sum) phase.trained.clear();
+  state.vector(phase.trained);
+  state.expect(phase.trained.size() == experiment_.parameters());
+  state(phase.steps);
+  double loss_sum = phase.loss_sum ? *phase.loss_sum : 0;
+  state(loss_sum);
+  if (phase.loss_sum) phase.loss_sum = loss_sum;
+  return true;
+}
+
+void AsynchronousSimulation::archive_events(Archive& state) {
+  std::vector<SharedMessage> messages;  // each once, however many receivers it has
+  std::vector<std::pair<TimePoint, Event>> events;
+  queue_.for_each([&](TimePoint time, const Event& event) {
+    events.emplace_back(time, event);
+    std::visit(
+        [&](const auto& happened) {
+          if constexpr (requires { happened.message; }) messages.push_back(happened.message);
+        },
+        event);
+  });
+  std::ranges::sort(messages);
+  messages.erase(std::ranges::unique(messages).begin(), messages.end());
+  messages.resize(state.count(messages.size(), 1));
+  for (SharedMessage& message : messages) {
+    auto copy = message ? std::make_shared<AsyncMessage<float>>(*message)
+                        : std::make_shared<AsyncMessage<float>>();
+    copy->archive(state);
+    if (state.reading()) message = std::move(copy);
+  }
+  auto now = queue_.now().time_since_epoch().count();
+  state(now);
+  if (state.reading()) queue_.resume_at(TimePoint(Duration(now)));
+  events.resize(state.count(events.size(), 1));
+  for (auto& [time, event] : events) {
+    auto at = time.time_since_epoch().count();
+    state(at);
+    archive_event(state, event, messages);
+    if (!state.good()) return;
+    if (state.reading()) queue_.schedule(TimePoint(Duration(at)), std::move(event));
+  }
+}
+
+// An event with nothing in it, of the kind with this number.
+AsynchronousSimulation::Event AsynchronousSimulation::blank_event(std::size_t kind) {
+  switch (kind) {
+    case 0:
+      return PhaseEnded{};
+    case 1:
+      return Reached{};
+    case 2:
+      return Arrived{};
+    case 3:
+      return TimedOut{};
+    case 4:
+      return Appeared{};
+    default:
+      return Went{};
+  }
+}
+
+void AsynchronousSimulation::archive_event(Archive& state, Event& event,
+                                           std::span<const SharedMessage> messages) {
+  auto kind = static_cast<std::uint8_t>(event.index());
+  state(kind);
+  state.expect(kind < std::variant_size_v<Event>);
+  if (state.reading()) event = blank_event(kind);
+  const auto archive_node_of = [&](Node& node) {
+    state(node);
+    state.expect(node < nodes_.size());
+    if (!state.good()) node = 0;
+  };
+  std::visit(
+      [&](auto& happened) {
+        if constexpr (requires { happened.node; }) archive_node_of(happened.node);
+        if constexpr (requires { happened.phase; }) {
+          // Of a node that went away in the middle only its time counts.
+          std::shared_ptr<Phase> current = nodes_[happened.node].phase;
+          bool is_current = happened.phase != nullptr && happened.phase == current;
+          state(is_current);
+          state.expect(!is_current || current != nullptr);
+          if (state.reading()) happened.phase = is_current ? current : ended_phase();
+        }
+        if constexpr (requires { happened.message; }) {
+          archive_node_of(happened.from);
+          archive_node_of(happened.to);
+          auto number = static_cast<std::uint64_t>(
+              std::ranges::lower_bound(messages, happened.message) - messages.begin());
+          state(number);
+          state.expect(number < messages.size());
+          if (state.reading() && state.good()) happened.message = messages[number];
+          state(happened.receiver_steps);
+        }
+        if constexpr (requires { happened.slower; }) state(happened.slower);
+        if constexpr (requires { happened.wait; }) state(happened.wait);
+      },
+      event);
 }
 
 void AsynchronousSimulation::trace(Sha256& hash) const {

@@ -28,6 +28,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   bool present(Node node) const override { return nodes_[node].present; }
   std::span<const float> model(Node node) const override { return nodes_[node].algorithm->model(); }
   void trace(Sha256& hash) const override;
+  bool archive(Archive& state) override;
 
  private:
   // A local phase: what it began with, and where it ended as soon as some thread has computed it.
@@ -55,36 +56,44 @@ class AsynchronousSimulation final : public NetworkSimulation {
     std::size_t queued = 0;  // messages at its link that are not through with it
     bool present = false;
   };
+  using SharedMessage = std::shared_ptr<const AsyncMessage<float>>;
   struct PhaseEnded {
-    Node node;
-    std::shared_ptr<Phase> phase;
+    Node node = 0;
+    std::shared_ptr<Phase> phase = nullptr;
   };
   // A message is at the receiver's link, and then through it.
   struct Reached {
-    Node from;
-    Node to;
-    std::shared_ptr<const AsyncMessage<float>> message;
-    std::uint64_t receiver_steps;  // when it was sent
-    double slower = 0;             // seconds more than the sender's link that the receiver's takes
+    Node from = 0;
+    Node to = 0;
+    SharedMessage message = nullptr;
+    std::uint64_t receiver_steps = 0;  // when it was sent
+    double slower = 0;  // seconds more than the sender's link that the receiver's takes
   };
   struct Arrived {
-    Node from;
-    Node to;
-    std::shared_ptr<const AsyncMessage<float>> message;
-    std::uint64_t receiver_steps;
+    Node from = 0;
+    Node to = 0;
+    SharedMessage message = nullptr;
+    std::uint64_t receiver_steps = 0;
   };
   struct TimedOut {
-    Node node;
-    std::uint64_t wait;
+    Node node = 0;
+    std::uint64_t wait = 0;
   };
   struct Appeared {
-    Node node;
+    Node node = 0;
   };
   struct Went {
-    Node node;
+    Node node = 0;
   };
   using Event = std::variant<PhaseEnded, Reached, Arrived, TimedOut, Appeared, Went>;
 
+  // No thread computes a phase any more.
+  void wait_for_phases();
+  bool archive_node(Archive& state, NodeState& node);
+  void archive_events(Archive& state);
+  void archive_event(Archive& state, Event& event, std::span<const SharedMessage> messages);
+  static Event blank_event(std::size_t kind);
+  static std::shared_ptr<Phase> ended_phase();
   double now() const;
   void schedule(double time, Event event);
   [[nodiscard]] Result<void> happen(const PhaseEnded& event);

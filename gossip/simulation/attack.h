@@ -28,6 +28,7 @@ class Attack {
   void forge(std::span<const std::span<const float>> honest, ComputePool& pool);
   // Valid until the next forge().
   const Message<float>& message() const { return message_; }
+  void archive(Archive& state) { state.elements(std::span(forged_)); }
 
  private:
   AttackOptions options_;

@@ -2,6 +2,7 @@
 #include "gossip/simulation/measurement.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -52,6 +53,14 @@ Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
       evaluated_(draw_nodes(experiment.options)),
       mean_(experiment.layout()) {}
 
+template <class Visit>
+void Measurer::continue_trace(const Visit& visit) {
+  Sha256 hash;
+  hash.update(trace_.bytes());
+  visit(hash);
+  trace_ = std::move(hash).finish();
+}
+
 void Measurement::set_traffic(const Traffic& traffic) {
   messages_arrived = traffic.arrived;
   messages_late = traffic.late;
@@ -77,10 +86,36 @@ void Measurement::set_evaluations(std::span<const train::Evaluation> scores) {
   eval_accuracy_max = *std::ranges::max_element(accuracies);
 }
 
+void Measurement::archive(Archive& state) {
+  state(step);
+  state(virtual_seconds);
+  state(wall_seconds);
+  for (std::optional<double>* value :
+       {&train_loss, &eval_loss, &eval_accuracy, &eval_accuracy_min, &eval_accuracy_max,
+        &eval_loss_mean_model, &eval_accuracy_mean_model, &staleness}) {
+    state(*value);
+  }
+  const std::size_t metrics = state.count(eval_metrics.size(), 1);
+  std::vector<std::pair<std::string, double>> pairs(eval_metrics.begin(), eval_metrics.end());
+  pairs.resize(metrics);
+  for (auto& [name, value] : pairs) {
+    state(name);
+    state(value);
+  }
+  eval_metrics = {pairs.begin(), pairs.end()};
+  state(consensus_distance);
+  state(bytes_sent);
+  state(messages);
+  for (std::optional<std::uint64_t>* count : {&messages_arrived, &messages_late, &messages_lost}) {
+    state(*count);
+  }
+  state(nodes_up);
+}
+
 Measurement Measurer::measure(const NetworkSimulation& simulation) {
   Measurement measurement = measure(state_of(simulation, experiment_.nodes()));
   measurement.set_traffic(simulation.totals().traffic);
-  simulation.trace(trace_);
+  continue_trace([&](Sha256& hash) { simulation.trace(hash); });
   return measurement;
 }
 
@@ -108,7 +143,7 @@ Measurement Measurer::measure(const NetworkState& state) {
   if (by_trainers && experiment_.options.evaluate.dataset != "none") {
     evaluate_by_trainers(state, measurement);
   }
-  continue_trace(state);
+  trace_models(state);
   last_ = totals;
   return measurement;
 }
@@ -181,18 +216,28 @@ void Measurer::evaluate_by_trainers(const NetworkState& state, Measurement& meas
       mean_of_all([](const Evaluation& e) { return e.accuracy; });
 }
 
-void Measurer::continue_trace(const NetworkState& state) {
+void Measurer::trace_models(const NetworkState& state) {
   checksums_.resize(state.models.size());
   pool_.for_each(checksums_.size(), [&](std::size_t node, unsigned) {
     checksums_[node] = checksum(std::as_bytes(state.models[node]));
   });
-  trace_.update(std::as_bytes(std::span(checksums_)));
-  const Totals& totals = state.totals;
-  add(trace_, totals.step);
-  add(trace_, totals.node_steps);
-  add(trace_, totals.virtual_seconds);
-  add(trace_, totals.traffic.messages);
-  add(trace_, totals.traffic.bytes_sent);
+  continue_trace([&](Sha256& hash) {
+    hash.update(std::as_bytes(std::span(checksums_)));
+    const Totals& totals = state.totals;
+    add(hash, totals.step);
+    add(hash, totals.node_steps);
+    add(hash, totals.virtual_seconds);
+    add(hash, totals.traffic.messages);
+    add(hash, totals.traffic.bytes_sent);
+  });
+}
+
+void Measurer::archive(Archive& state) {
+  last_.archive(state);
+  std::array<std::byte, Sha256Digest::kBytes> trace{};
+  std::ranges::copy(trace_.bytes(), trace.begin());
+  state.bytes(trace);
+  trace_ = Sha256Digest(trace);
 }
 
 Sha256Digest Measurer::models_digest() const {
@@ -200,7 +245,5 @@ Sha256Digest Measurer::models_digest() const {
   hash.update(std::as_bytes(std::span(checksums_)));
   return std::move(hash).finish();
 }
-
-Sha256Digest Measurer::trace() && { return std::move(trace_).finish(); }
 
 }  // namespace starling::gossip

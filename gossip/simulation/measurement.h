@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/archive.h"
 #include "core/base/compute_pool.h"
 #include "core/base/digest.h"
 #include "core/train/evaluator.h"
@@ -41,6 +42,7 @@ struct Measurement {
   void set_traffic(const Traffic& traffic);
   // Of the evaluated nodes' models; nothing where there are none.
   void set_evaluations(std::span<const train::Evaluation> scores);
+  void archive(Archive& state);
 };
 
 // What is measured: a network at one moment, simulated or not.
@@ -67,14 +69,20 @@ class Measurer {
   // ended with the same bits.
   Sha256Digest models_digest() const;
   // SHA-256 over every measurement so far: each node's model, the times and the totals.
-  Sha256Digest trace() &&;
+  const Sha256Digest& trace() const { return trace_; }
+
+  // What the next measurement goes on from.
+  void archive(Archive& state);
 
  private:
   std::vector<Node> evaluated_now(const NetworkState& state) const;
   train::Evaluation evaluate(std::span<const float> parameters);
   void evaluate_nodes(const NetworkState& state, Measurement& measurement);
   void evaluate_by_trainers(const NetworkState& state, Measurement& measurement);
-  void continue_trace(const NetworkState& state);
+  // Chains what visit(hash) adds to the trace so far.
+  template <class Visit>
+  void continue_trace(const Visit& visit);
+  void trace_models(const NetworkState& state);
 
   const Experiment& experiment_;
   ComputePool& pool_;
@@ -83,7 +91,7 @@ class Measurer {
   std::unordered_map<std::uint64_t, train::Evaluation> evaluations_;  // by the model's checksum
   std::vector<bool> present_;
   std::vector<std::uint64_t> checksums_;  // of the models, [nodes]
-  Sha256 trace_;
+  Sha256Digest trace_;                    // of the trace before and of the last measurement
   Totals last_;
 };
 

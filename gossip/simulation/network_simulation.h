@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "core/base/archive.h"
 #include "core/base/compute_pool.h"
 #include "core/base/digest.h"
 #include "core/base/error.h"
@@ -21,6 +22,14 @@ struct Totals {
   double virtual_seconds = 0;
   Traffic traffic;      // real peers: only messages and bytes_sent are known
   double loss_sum = 0;  // over node steps
+
+  void archive(Archive& state) {
+    state(step);
+    state(node_steps);
+    state(virtual_seconds);
+    traffic.archive(state);
+    state(loss_sum);
+  }
 };
 
 class NetworkSimulation {
@@ -38,6 +47,11 @@ class NetworkSimulation {
   virtual std::span<const float> model(Node node) const = 0;
   // What decided the course so far beyond models and totals: times, who is there.
   virtual void trace(Sha256& hash) const = 0;
+
+  // All that decides what comes, between two calls of advance(); read into a simulation that was
+  // just made of the same experiment. False: this one cannot go on in another process. One whose
+  // next advance() fails may be an archive that cannot be read.
+  virtual bool archive(Archive&) { return false; }
 };
 
 // "no-progress": nodes always crash before their local steps are done, so that no step would ever

@@ -2,7 +2,9 @@
 // A whole simulated run: from its options to its measurements, final model and trace.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -11,10 +13,23 @@
 
 namespace starling::gossip {
 
+// A file with the state of an unfinished simulation: one that finds it goes on from there, with the
+// same bits as if it had never stopped.
+struct SimulationCheckpoints {
+  enum class Now { kNothing, kSave, kSaveAndStop };
+
+  std::filesystem::path file;
+  Sha256Digest identity;  // run_identity.h; the state of another is refused
+  // Asked between steps.
+  std::function<Now(const Totals&)> now;
+};
+
 struct SimulationHooks {
+  // Also those before a checkpoint that is gone on from, again.
   std::function<void(const Measurement&)> on_measurement;
   // After every few steps, for a progress bar.
   std::function<void(const Totals&)> on_progress;
+  std::optional<SimulationCheckpoints> checkpoints = {};
 };
 
 struct SimulationResult {
@@ -32,7 +47,9 @@ struct SimulationResult {
 enum class Simulated { kRecurrence, kPeers };
 
 // The same result, but for wall seconds, on any number of threads. Fails with "diverged",
-// "all-left" or "no-progress", and as protocol_simulation.h.
+// "all-left" or "no-progress", and as protocol_simulation.h; with checkpoints, as load_archive()
+// and save_archive(), and with "stopped". Simulations of whole peers, and of algorithms of one's
+// own that offer no archive(), save nothing and begin again.
 [[nodiscard]] Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
                                                 const Clock& clock, const SimulationHooks& hooks,
                                                 Simulated simulated = Simulated::kRecurrence);

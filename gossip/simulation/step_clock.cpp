@@ -278,6 +278,32 @@ void StepClock::all_reduce(std::uint64_t bytes, std::uint64_t exchange) {
   }
 }
 
+void StepClock::archive(Archive& state) {
+  for (State& node : nodes_) {
+    for (double* time : {&node.ready, &node.started, &node.finished, &node.gone, &node.uplink_free,
+                         &node.downlink_free}) {
+      state(*time);
+    }
+    node.links.archive(state);
+    node.late.resize(state.count(node.late.size(), sizeof(Node)));
+    for (Late& late : node.late) {
+      state(late.from);
+      state.expect(late.from < nodes_.size());
+      state(late.exchange);
+      state(late.arrives);
+      state(late.superseded);
+      state(late.reaches);
+      state(late.bytes);
+    }
+    state(node.present);
+    state(node.returns);
+    state(node.known_away);
+  }
+  state(front_);
+  state(present_count_);
+  traffic_.archive(state);
+}
+
 double StepClock::now() const {
   double latest = front_;
   for (const State& state : nodes_) {

@@ -77,6 +77,8 @@ class StepClock {
   double ready(Node node) const { return nodes_[node].ready; }
   // Of all nodes so far.
   const Traffic& traffic() const { return traffic_; }
+  // Between two steps.
+  void archive(Archive& state);
 
  private:
   struct State {

@@ -286,6 +286,52 @@ void SynchronousSimulation::mix_mean() {
   absorb(nullptr, [&](Node) { return std::span(&all, 1); });
 }
 
+bool SynchronousSimulation::archive(Archive& state) {
+  totals_.archive(state);
+  state(exchanges_);
+  state(in_vain_);
+  clock_.archive(state);
+  attack_.archive(state);
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    archive_late(state, node);
+    if (!algorithms_[node]->archive(state)) return false;
+  }
+  trainings_->archive(state);
+  return true;
+}
+
+// Of each message that the clock knows to be late, what it says.
+void SynchronousSimulation::archive_late(Archive& state, Node node) {
+  std::vector<LateMessage>& kept = late_[node];
+  const std::size_t count = state.count(kept.size(), sizeof(Node));
+  std::vector<LateMessage> read;
+  for (std::size_t k = 0; k < count && state.good(); ++k) {
+    LateMessage message = state.reading() ? LateMessage(0, 0, {}) : std::move(kept[k]);
+    state(message.from);
+    state(message.exchange);
+    state.vector(message.first);
+    state.vector(message.second);
+    state.vector(message.packed);
+    state(message.view.scalar);
+    state(message.view.has_scalar);
+    message.view.first = message.first;
+    message.view.second = message.second;
+    message.view.packed = message.packed;
+    for (const auto& part : {message.view.first, message.view.second}) {
+      state.expect(part.empty() || part.size() == experiment_.parameters());
+    }
+    read.push_back(std::move(message));
+  }
+  kept = std::move(read);
+  const auto late = clock_.late(node);
+  state.expect(kept.size() == late.size() &&
+               std::ranges::all_of(late, [&](const StepClock::Late& known) {
+                 return std::ranges::any_of(kept, [&](const LateMessage& message) {
+                   return message.from == known.from && message.exchange == known.exchange;
+                 });
+               }));
+}
+
 void SynchronousSimulation::trace(Sha256& hash) const {
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     const double ready = clock_.ready(node);

@@ -23,6 +23,7 @@ class SynchronousSimulation final : public NetworkSimulation {
   bool present(Node node) const override { return clock_.present(node) && !attack_.is_liar(node); }
   std::span<const float> model(Node node) const override { return algorithms_[node]->model(); }
   void trace(Sha256& hash) const override;
+  bool archive(Archive& state) override;
 
  private:
   [[nodiscard]] Result<void> exchange(int steps);
@@ -52,6 +53,7 @@ class SynchronousSimulation final : public NetworkSimulation {
     std::vector<std::byte> packed;
     Message<float> view;  // of these, whose elements stay where they are when it is moved
   };
+  void archive_late(Archive& state, Node node);
   const Message<float>& message(const topologies::MixingMatrix& matrix, Node from, Node to) const;
   const Message<float>* heard(const topologies::MixingMatrix& matrix, Node node, Node from,
                               std::uint64_t entry) const;

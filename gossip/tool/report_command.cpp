@@ -108,6 +108,10 @@ Result<void> read_runs(const std::string& directory, std::vector<report::Run>& r
                        std::ostream& err) {
   if (report::holds_run(directory)) {
     STARLING_ASSIGN(report::Run run, report::read_run(directory));
+    if (run.unfinished) {
+      err << fmt::format("note: {} has not finished; the report ends at step {:.0f}\n",
+                         escape_controls(directory), run.steps.value_or(0));
+    }
     runs.push_back(std::move(run));
     return {};
   }

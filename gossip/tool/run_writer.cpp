@@ -12,11 +12,14 @@
 #include "core/model/safetensors.h"
 #include "core/report/run_directory.h"
 #include "core/sim/written_values.h"
+#include "core/study/study.h"
 #include "gossip/tool/topology_view.h"
 #include "topologies/spectral_report.h"
 
 namespace starling::gossip {
 namespace {
+
+constexpr const char* kCheckpoint = "checkpoint.state";
 
 // JSON knows no infinity and no NaN.
 boost::json::value number(const std::optional<double>& value) {
@@ -83,6 +86,58 @@ Result<void> write_unless_empty(const std::filesystem::path& path, const std::st
   return write_durably(path, as_bytes(text));
 }
 
+bool is_temporary(const std::string& name) {
+  return name.starts_with('.') && name.ends_with(".tmp");
+}
+
+// Holds nothing, or what a crash left before anything was written.
+Result<void> check_new(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / "metrics.jsonl", ignored) ||
+      std::filesystem::exists(directory / "summary.json", ignored)) {
+    return rejected("out-not-empty", fmt::format("{} holds another run: name a new directory with "
+                                                 "--out, or remove it",
+                                                 directory.string()));
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (is_temporary(entry.path().filename().string())) continue;
+    return rejected("out-not-empty",
+                    directory.string() + " is not empty: name a new directory with --out");
+  }
+  return {};
+}
+
+// What summary.json and unfinished.json share.
+boost::json::object beginning_to_json(std::string_view program, const Experiment& experiment,
+                                      const Settings& settings) {
+  const NetOptions& options = experiment.options;
+  return {{"program", program},
+          {"version", STARLING_VERSION},
+          {"instruction_set", linalg::default_kernels().name},
+          {"settings", settings_to_json(settings)},
+          {"seed", options.run.seed},
+          {"algorithm", options.algorithm.name},
+          {"nodes", options.topology.nodes},
+          {"parameters", experiment.parameters()}};
+}
+
+// Between the unfinished run in the directory and one with these settings: "" where they are the
+// same; none where no run is unfinished there.
+std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                    std::string_view program,
+                                                    const Settings& settings) {
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / "summary.json", ignored) ||
+      !std::filesystem::exists(directory / report::kUnfinishedFile, ignored)) {
+    return std::nullopt;
+  }
+  const auto run = report::read_run(directory);
+  if (!run) return std::string("unfinished.json cannot be read");
+  const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
+  if (run->program != here) return fmt::format("it is of {}, and this is {}", run->program, here);
+  return study::difference(run->settings, settings).value_or("");
+}
+
 }  // namespace
 
 boost::json::object to_json(const Measurement& m) {
@@ -109,17 +164,11 @@ boost::json::object to_json(const Measurement& m) {
 
 Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
   STARLING_TRY(make_directory(directory));
-  std::error_code ignored;
-  if (std::filesystem::exists(directory / "metrics.jsonl", ignored) ||
-      std::filesystem::exists(directory / "summary.json", ignored)) {
-    return rejected("out-not-empty", fmt::format("{} holds another run: name a new directory with "
-                                                 "--out, or remove it",
-                                                 directory.string()));
-  }
-  if (!std::filesystem::is_empty(directory, ignored) && !ignored) {
-    return rejected("out-not-empty",
-                    directory.string() + " is not empty: name a new directory with --out");
-  }
+  STARLING_TRY(check_new(directory));
+  return open(directory);
+}
+
+Result<RunWriter> RunWriter::open(const std::filesystem::path& directory) {
   RunWriter writer(directory);
   writer.metrics_.open(directory / "metrics.jsonl", std::ios::binary);
   if (!writer.metrics_) {
@@ -130,9 +179,41 @@ Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
   return writer;
 }
 
+Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& directory,
+                                             std::string_view program, const Experiment& experiment,
+                                             const Settings& settings) {
+  STARLING_TRY(make_directory(directory));
+  const auto difference = difference_to_unfinished(directory, program, settings);
+  if (difference && !difference->empty()) {
+    return rejected("out-not-empty",
+                    fmt::format("{} holds an unfinished run with other settings ({}): name a new "
+                                "directory with --out, or remove it",
+                                directory.string(), *difference));
+  }
+  if (!difference) {
+    STARLING_TRY(check_new(directory));
+    sweep_temporaries(directory);
+    const std::string text =
+        boost::json::serialize(beginning_to_json(program, experiment, settings)) + "\n";
+    STARLING_TRY(write_durably(directory / report::kUnfinishedFile, as_bytes(text)));
+  }
+  return open(directory);
+}
+
+bool RunWriter::holds_unfinished(const std::filesystem::path& directory, std::string_view program,
+                                 const Settings& settings) {
+  const auto difference = difference_to_unfinished(directory, program, settings);
+  return difference && difference->empty();
+}
+
+std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& directory) {
+  return directory / kCheckpoint;
+}
+
 std::vector<std::string> RunWriter::files() {
-  return {"metrics.jsonl", "model.safetensors", "topology.svg", "links.csv",
-          "speeds.csv",    "report.html",       "summary.json"};
+  return {report::kUnfinishedFile, kCheckpoint, "metrics.jsonl", "model.safetensors",
+          "topology.svg",          "links.csv", "speeds.csv",    "report.html",
+          "summary.json"};
 }
 
 Result<void> RunWriter::write(const Measurement& measurement) {
@@ -145,19 +226,12 @@ Result<void> RunWriter::write(const Measurement& measurement) {
 Result<void> RunWriter::finish(std::string_view program, const Experiment& experiment,
                                const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
-  boost::json::object summary{{"program", program},
-                              {"version", STARLING_VERSION},
-                              {"instruction_set", linalg::default_kernels().name},
-                              {"settings", settings_to_json(settings)},
-                              {"seed", options.run.seed},
-                              {"algorithm", options.algorithm.name},
-                              {"nodes", options.topology.nodes},
-                              {"steps", result.totals.step},
-                              {"parameters", experiment.parameters()},
-                              {"totals", totals_to_json(result)},
-                              {"final", to_json(result.measurements.back())},
-                              {"models_sha256", result.models.hex()},
-                              {"trace_sha256", result.trace.hex()}};
+  boost::json::object summary = beginning_to_json(program, experiment, settings);
+  summary["steps"] = result.totals.step;
+  summary["totals"] = totals_to_json(result);
+  summary["final"] = to_json(result.measurements.back());
+  summary["models_sha256"] = result.models.hex();
+  summary["trace_sha256"] = result.trace.hex();
   if (experiment.topology) {
     STARLING_ASSIGN(const auto mixing, topologies::analyse(*experiment.topology));
     summary["topology"] = to_json(mixing);
@@ -180,7 +254,9 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   STARLING_TRY(sync_file(directory_ / "metrics.jsonl"));
   const std::string text = boost::json::serialize(summary) + "\n";
   STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
-  return write_durably(directory_ / "summary.json", as_bytes(text));
+  STARLING_TRY(write_durably(directory_ / "summary.json", as_bytes(text)));
+  STARLING_TRY(remove_durably(directory_ / kCheckpoint));
+  return remove_durably(directory_ / report::kUnfinishedFile);
 }
 
 }  // namespace starling::gossip

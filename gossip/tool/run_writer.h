@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/settings.h"
@@ -22,6 +23,19 @@ class RunWriter {
   // Makes the directory. Fails with "out-not-empty" where it holds another run or anything else.
   [[nodiscard]] static Result<RunWriter> make(const std::filesystem::path& directory);
 
+  // Of a run that may be stopped and gone on with: the directory is new, or that of the same run
+  // unfinished. Until finish(), unfinished.json in it says which run it is; metrics.jsonl is
+  // written anew. "out-not-empty" also where another run is unfinished there.
+  [[nodiscard]] static Result<RunWriter> begin_or_resume(const std::filesystem::path& directory,
+                                                         std::string_view program,
+                                                         const Experiment& experiment,
+                                                         const Settings& settings);
+  // Whether the directory holds this very run, unfinished.
+  static bool holds_unfinished(const std::filesystem::path& directory, std::string_view program,
+                               const Settings& settings);
+  // Where the state of an unfinished run is kept.
+  static std::filesystem::path checkpoint_in(const std::filesystem::path& directory);
+
   // The names of all that it writes.
   static std::vector<std::string> files();
 
@@ -35,6 +49,7 @@ class RunWriter {
                                     const SimulationResult& result, const Settings& settings);
 
  private:
+  [[nodiscard]] static Result<RunWriter> open(const std::filesystem::path& directory);
   explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   std::filesystem::path directory_;

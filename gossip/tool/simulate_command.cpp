@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdlib>
+#include <functional>
 #include <ostream>
 #include <set>
 
@@ -14,7 +16,9 @@
 #include "core/config/command_line.h"
 #include "core/config/needs.h"
 #include "core/study/study.h"
+#include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
+#include "gossip/simulation/run_identity.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
@@ -52,18 +56,56 @@ Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlag
                                 log);
 }
 
+// When a run saves its state: when it is asked to stop, and every half minute, less often where
+// saving takes long.
+class SavePolicy {
+ public:
+  SavePolicy(const Clock& clock, std::function<bool()> stop_asked)
+      : clock_(clock), stop_asked_(std::move(stop_asked)), due_(clock.now() + kEvery) {}
+
+  SimulationCheckpoints::Now now() {
+    using Now = SimulationCheckpoints::Now;
+    if (stop_asked_()) return Now::kSaveAndStop;
+    const TimePoint now = clock_.now();
+    if (saving_since_) {
+      due_ = now + std::max<Duration>(kEvery, kRarely * (now - *saving_since_));
+      saving_since_.reset();
+    }
+    if (now < due_) return Now::kNothing;
+    saving_since_ = now;
+    return Now::kSave;
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{30};
+  static constexpr int kRarely = 20;  // as long as saving, and the step after it, takes
+
+  const Clock& clock_;
+  const std::function<bool()> stop_asked_;
+  TimePoint due_;
+  std::optional<TimePoint> saving_since_;
+};
+
 // Of the network as its options are now. `out` may be empty; the hooks' calls come before what is
 // written of a measurement.
 Result<SimulationResult> run_network(const SimulateFlags& flags, const std::filesystem::path& out,
-                                     const SimulationHooks& hooks, Log& log, const Clock& clock) {
+                                     const SimulationHooks& hooks,
+                                     const std::function<bool()>& stop_asked, Log& log,
+                                     const Clock& clock) {
   STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
   STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
+  const Settings settings = recorded_settings(flags);
   std::optional<RunWriter> writer;
+  SimulationHooks all = hooks;
+  SavePolicy policy(clock, stop_asked);
   if (!out.empty()) {
-    STARLING_ASSIGN(writer, RunWriter::make(out));
+    STARLING_ASSIGN(writer, RunWriter::begin_or_resume(out, kProgram, experiment, settings));
+    all.checkpoints =
+        SimulationCheckpoints{.file = RunWriter::checkpoint_in(out),
+                              .identity = identity_of(experiment, settings, STARLING_VERSION),
+                              .now = [&](const Totals&) { return policy.now(); }};
   }
   Result<void> written;
-  SimulationHooks all = hooks;
   all.on_measurement = [&](const Measurement& measurement) {
     if (hooks.on_measurement) hooks.on_measurement(measurement);
     if (writer && written) written = writer->write(measurement);
@@ -73,7 +115,7 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                            flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence));
   if (!written) return written.error();
   if (writer) {
-    STARLING_TRY(writer->finish(kProgram, experiment, result, recorded_settings(flags)));
+    STARLING_TRY(writer->finish(kProgram, experiment, result, settings));
   }
   return result;
 }
@@ -114,7 +156,16 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
     progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
                                              static_cast<double>(totals.node_steps) / seconds));
   };
-  return run_network(flags, flags.out, hooks, log, context.clock);
+  using Note = telemetry::InterruptNote;
+  Note note(flags.out.empty() ? Note::On::kEnd : Note::On::kAsk);
+  auto result = run_network(
+      flags, flags.out, hooks, [&] { return note.asked(); }, log, context.clock);
+  if (!result && result.error().code() == "stopped" && note.asked()) {
+    note.set(
+        fmt::format("{}{}\n", terminal.interactive ? "\r\x1b[K" : "", result.error().message()));
+    note.end();
+  }
+  return result;
 }
 
 Result<void> run_once(const SimulateFlags& flags, CommandContext& context) {
@@ -149,8 +200,10 @@ Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesyst
   hooks.on_progress = [&](const Totals& totals) {
     display.update(static_cast<double>(totals.step) / static_cast<double>(flags.options.run.steps));
   };
-  STARLING_ASSIGN(const SimulationResult result,
-                  run_network(flags, out, hooks, display.log(), clock));
+  STARLING_ASSIGN(
+      const SimulationResult result,
+      run_network(
+          flags, out, hooks, [&] { return display.stop_asked(); }, display.log(), clock));
   return words_of(result.measurements.back());
 }
 
@@ -175,6 +228,10 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
       .run =
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
+          },
+      .goes_on =
+          [&](const std::filesystem::path& out) {
+            return RunWriter::holds_unfinished(out, kProgram, recorded_settings(flags));
           },
       .files = RunWriter::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},

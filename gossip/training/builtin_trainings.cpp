@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/training/builtin_trainings.h"
 
+#include "gossip/training/archive_optimizer.h"
+
 namespace starling::gossip {
 
 NodeData::NodeData(const data::DatasetView& view, const train::TrainOptions& options, Rng rng,
@@ -57,6 +59,13 @@ std::unique_ptr<LocalTraining<float>> BuiltinTrainings::begin(Node node, unsigne
 
 void BuiltinTrainings::forget_momentum(Node node) {
   if (nodes_[node].optimizer) nodes_[node].optimizer->reset();
+}
+
+void BuiltinTrainings::archive(Archive& state) {
+  for (NodeData& node : nodes_) {
+    node.sampler.archive(state);
+    if (node.optimizer) archive_optimizer(state, *node.optimizer);
+  }
 }
 
 }  // namespace starling::gossip

@@ -54,6 +54,7 @@ class BuiltinTrainings final : public NodeTrainings {
   std::unique_ptr<LocalTraining<float>> begin(Node node, unsigned thread,
                                               std::uint64_t step) override;
   void forget_momentum(Node node) override;
+  void archive(Archive& state) override;
 
  private:
   const train::TrainOptions options_;

@@ -20,6 +20,9 @@ class NodeTrainings {
                                                       std::uint64_t step) = 0;
   // After its model was replaced by another's: momentum of old gradients means nothing there.
   virtual void forget_momentum(Node node) = 0;
+  // Where all nodes stand, between local phases; read into an object made of the same settings and
+  // rows.
+  virtual void archive(Archive& state) = 0;
 };
 
 }  // namespace starling::gossip

@@ -34,4 +34,11 @@ void Patience::learn(double waited) {
 
 void Patience::give_up() { backoff_ = std::min(2 * backoff_, kBackoffMax); }
 
+void Patience::archive(Archive& state) {
+  state(learned_);
+  state(mean_);
+  state(deviation_);
+  state(backoff_);
+}
+
 }  // namespace starling::gossip

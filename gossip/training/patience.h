@@ -3,6 +3,8 @@
 // the mean and deviation of the waits that it has seen.
 #pragma once
 
+#include "core/base/archive.h"
+
 namespace starling::gossip {
 
 // Times are virtual seconds.
@@ -17,6 +19,7 @@ class Patience {
   void learn(double waited);
   // Nothing came, and nobody knows whether it was lost or is slow: twice as long the next time.
   void give_up();
+  void archive(Archive& state);
 
  private:
   bool learned_ = false;

@@ -9,6 +9,7 @@
 #include "core/client/checked_trainer.h"
 #include "core/linalg/kernels.h"
 #include "core/model/external_model.h"
+#include "gossip/training/archive_optimizer.h"
 
 namespace starling::gossip {
 
@@ -124,6 +125,10 @@ ProcessTrainings::ProcessTrainings(Options options, std::vector<client::TrainerH
 std::unique_ptr<LocalTraining<float>> ProcessTrainings::begin(Node node, unsigned thread,
                                                               std::uint64_t step) {
   return std::make_unique<Phase>(*this, node, thread, step);
+}
+
+void ProcessTrainings::archive(Archive& state) {
+  for (train::Optimizer& optimizer : optimizers_) archive_optimizer(state, optimizer);
 }
 
 Result<void> ProcessTrainings::check_model(client::TrainerHost& host) const {

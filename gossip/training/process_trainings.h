@@ -32,6 +32,7 @@ class ProcessTrainings final : public NodeTrainings {
   std::unique_ptr<LocalTraining<float>> begin(Node node, unsigned thread,
                                               std::uint64_t step) override;
   void forget_momentum(Node node) override { optimizers_[node].reset(); }
+  void archive(Archive& state) override;
 
  private:
   class Phase;

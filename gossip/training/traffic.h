@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/base/archive.h"
+
 namespace starling::gossip {
 
 // A message that comes after the mixing that it was sent for is mixed later: so many exchanges at
@@ -20,6 +22,11 @@ struct Traffic {
   // between the one that they were sent for and the one that they came to.
   std::uint64_t staleness = 0;
 
+  void archive(Archive& state) {
+    for (std::uint64_t* count : {&messages, &bytes_sent, &arrived, &late, &lost, &staleness}) {
+      state(*count);
+    }
+  }
   Traffic& operator+=(const Traffic& other) {
     messages += other.messages;
     bytes_sent += other.bytes_sent;

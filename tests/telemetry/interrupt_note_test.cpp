@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 
 namespace starling::telemetry {
 namespace {
@@ -17,6 +18,20 @@ TEST(InterruptNote, IsPrintedAndTheProcessEndsAsItWouldHave) {
   };
   EXPECT_EXIT(ends_by(SIGINT), ::testing::KilledBySignal(SIGINT), "^go on\n$");
   EXPECT_EXIT(ends_by(SIGTERM), ::testing::KilledBySignal(SIGTERM), "^go on\n$");
+}
+
+TEST(InterruptNote, OfAProgramThatSavesItEndsWhenThatIsDoneOrAtTheSecondSignal) {
+  const auto ends = [](bool twice) {
+    InterruptNote note(InterruptNote::On::kAsk);
+    note.set("saved\n");
+    if (note.asked()) std::_Exit(5);
+    std::raise(SIGINT);
+    if (!note.asked()) std::_Exit(6);
+    if (twice) std::raise(SIGTERM);
+    note.end();
+  };
+  EXPECT_EXIT(ends(false), ::testing::KilledBySignal(SIGINT), "^saved\n$");
+  EXPECT_EXIT(ends(true), ::testing::KilledBySignal(SIGTERM), "^saved\n$");
 }
 
 TEST(InterruptNote, WithoutATextTheProcessJustEnds) {
