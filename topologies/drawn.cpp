@@ -17,17 +17,14 @@ constexpr std::uint32_t kDrawsMax = 1000;
 constexpr std::array<std::string_view, 2> kEpidemicKinds = {"oracle", "local"};
 constexpr std::array<std::string_view, 2> kKinds = {"directed", "undirected"};
 
-// A draw that outlives the request.
+// What a draw of a step needs of the request, which it outlives.
 struct Source {
-  std::string family;
-  TopologyOptions options;  // nodes and seed only
+  Node count;
+  Draws draws;
 
-  explicit Source(const Request& request)
-      : family(request.family), options({.nodes = request.nodes(), .seed = request.options.seed}) {}
-  Node nodes() const { return options.nodes; }
-  Rng rng(std::uint64_t step, std::uint32_t attempt = 0) const {
-    return Request{family, "", options}.rng(step, attempt);
-  }
+  explicit Source(const Request& request) : count(request.nodes()), draws(request.draws()) {}
+  Node nodes() const { return count; }
+  Rng rng(std::uint64_t step, std::uint32_t attempt = 0) const { return draws(step, attempt); }
 };
 
 Step matching_step(const Source& source, std::uint64_t t) {

@@ -14,8 +14,8 @@ constexpr double kMessagesMax = 20e6;
 
 }  // namespace
 
-Rng Request::rng(std::uint64_t step, std::uint32_t attempt) const {
-  return Rng({.seed = options.seed,
+Rng Draws::operator()(std::uint64_t step, std::uint32_t attempt) const {
+  return Rng({.seed = seed,
               .purpose = Purpose::kTopology,
               .node = hash_name(family) + (step >> 32),
               .round = static_cast<std::uint32_t>(step),

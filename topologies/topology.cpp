@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
 #include "topologies/family.h"
+#include "topologies/topology_catalogue.h"
 
 namespace starling::topologies {
 namespace {
@@ -134,12 +136,6 @@ class DrawnTopology final : public Topology {
   mutable std::uint64_t last_step_ = 0;
 };
 
-std::vector<std::string_view> family_names() {
-  std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) names.push_back(family.name);
-  return names;
-}
-
 Result<void> check_options(const TopologyOptions& options) {
   if (std::ranges::find(kMixingRules, options.mixing) == kMixingRules.end()) {
     return wrong_setting("topology-spec", "the mixing rule '" + printable(options.mixing) +
@@ -163,9 +159,16 @@ Result<Blueprint> build(const TopologyOptions& options) {
   const std::size_t colon = std::min(spec.find(':'), spec.size());
   const Request request{spec.substr(0, colon), spec.substr(std::min(colon + 1, spec.size())),
                         options};
+  const TopologyCatalogue::Build* own = options.own ? options.own->find(request.family) : nullptr;
+  if (own != nullptr) {
+    STARLING_ASSIGN(Blueprint blueprint, (*own)(request));
+    STARLING_TRY(check_blueprint(blueprint, options.nodes, options.mixing));
+    return blueprint;
+  }
   const auto family = std::ranges::find(kFamilies, request.family, &Family::name);
   if (family == kFamilies.end()) {
-    const auto names = family_names();
+    auto names = built_in_topologies();
+    if (options.own != nullptr) std::ranges::copy(options.own->names(), std::back_inserter(names));
     return request.wrong("is not known; there are " + join_names(names) +
                          suggestion(request.family, names));
   }
@@ -186,6 +189,12 @@ void deduplicate(std::vector<Edge>& edges) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> built_in_topologies() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.name);
+  return names;
+}
 
 Result<std::unique_ptr<const Topology>> Topology::make(const TopologyOptions& options) {
   STARLING_TRY(check_options(options));

@@ -26,6 +26,8 @@ namespace starling::topologies {
 inline constexpr std::array<std::string_view, 6> kMixingRules = {"own",  "metropolis", "uniform",
                                                                  "push", "max-degree", "lazy"};
 
+class TopologyCatalogue;  // topology_catalogue.h
+
 struct TopologyOptions {
   std::string spec = "ring";  // "NAME[:KEY=VALUE,...]", see topologies/README.md
   Node nodes = 0;             // 0: as many as a file names
@@ -33,14 +35,19 @@ struct TopologyOptions {
   std::string mixing = "own";
   // For data-aware topologies (d-cliques): [nodes][classes], rows of each class on each node.
   std::vector<std::vector<std::uint32_t>> label_counts = {};
+  // The program's own, beside the built-in ones; must outlive make().
+  const TopologyCatalogue* own = nullptr;
 };
+
+// Their names.
+std::vector<std::string_view> built_in_topologies();
 
 class Topology {
  public:
   virtual ~Topology() = default;
   // Fails with "topology-spec" (a name or parameter that is wrong, naming the known or nearest
-  // ones), "topology-impossible" (not at this number of nodes, with those that are possible) or
-  // "not-stochastic".
+  // ones), "topology-impossible" (not at this number of nodes, with those that are possible),
+  // "topology-own" (topology_catalogue.h) or "not-stochastic".
   [[nodiscard]] static Result<std::unique_ptr<const Topology>> make(const TopologyOptions& options);
 
   // The spec with every parameter.

@@ -44,6 +44,11 @@ class Median final : public gossip::Algorithm<float> {
 
   std::span<const float> model() const override { return x_; }
   void restart(std::span<const float> model) override { x_.assign(model.begin(), model.end()); }
+  // So that a simulation that was stopped can go on.
+  bool archive(Archive& state) override {
+    state.elements(std::span(x_));
+    return true;
+  }
 
  private:
   std::vector<float> x_;

@@ -13,6 +13,10 @@ std::span<const std::string_view> algorithm_names(const AlgorithmCatalogue* own)
   return own->names();
 }
 
+const topologies::TopologyCatalogue* own_topologies(const AlgorithmCatalogue* own) {
+  return own == nullptr ? nullptr : &own->topologies();
+}
+
 AlgorithmCatalogue::AlgorithmCatalogue() : names_(kAlgorithms.begin(), kAlgorithms.end()) {}
 
 void AlgorithmCatalogue::add(std::string name, OwnAlgorithm algorithm) {

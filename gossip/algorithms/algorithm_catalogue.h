@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms of one's own beside the built-in ones, by name. A program adds them and hands the
-// catalogue to what runs a network (gossip/tool/run_commands.h, AlgorithmOptions::own); what is
-// built in does not change.
+// Algorithms and topologies of one's own beside the built-in ones, by name. A program adds them and
+// hands the catalogue to what runs a network (gossip/tool/run_commands.h, AlgorithmOptions::own);
+// what is built in does not change.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gossip/algorithms/make_algorithm.h"
+#include "topologies/topology_catalogue.h"
 
 namespace starling::gossip {
 
@@ -43,9 +44,14 @@ class AlgorithmCatalogue {
   const OwnAlgorithm* find(std::string_view name) const;              // null: none of these
   std::span<const std::string_view> names() const { return names_; }  // built in ones first
 
+  // Those of the same program.
+  topologies::TopologyCatalogue& topologies() { return topologies_; }
+  const topologies::TopologyCatalogue& topologies() const { return topologies_; }
+
  private:
   std::map<std::string, OwnAlgorithm, std::less<>> algorithms_;
   std::vector<std::string_view> names_;
+  topologies::TopologyCatalogue topologies_;
 };
 
 }  // namespace starling::gossip

@@ -10,6 +10,10 @@
 #include "core/base/error.h"
 #include "core/base/fields.h"
 
+namespace starling::topologies {
+class TopologyCatalogue;
+}
+
 namespace starling::gossip {
 
 inline constexpr std::array<std::string_view, 14> kAlgorithms = {
@@ -23,6 +27,8 @@ class AlgorithmCatalogue;  // algorithm_catalogue.h
 
 // The built-in ones, and those of the catalogue unless it is null.
 std::span<const std::string_view> algorithm_names(const AlgorithmCatalogue* own);
+// Its topologies; null without a catalogue.
+const topologies::TopologyCatalogue* own_topologies(const AlgorithmCatalogue* own);
 
 struct AlgorithmOptions {
   std::string name = "dpsgd";

@@ -95,7 +95,8 @@ Result<std::unique_ptr<const topologies::Topology>> make_topology(
   topologies::TopologyOptions wanted{.spec = options.topology.spec,
                                      .nodes = options.topology.nodes,
                                      .seed = options.topology_seed(),
-                                     .mixing = options.topology.mixing};
+                                     .mixing = options.topology.mixing,
+                                     .own = own_topologies(options.algorithm.own)};
   if (needs_labels(options)) wanted.label_counts = count_labels(parts);
   return topologies::Topology::make(wanted);
 }

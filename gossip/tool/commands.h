@@ -22,9 +22,10 @@ struct CommandContext {
   const Clock& clock;
   std::ostream& out;
   std::ostream& err;
-  std::function<int()> run;                        // set by the command that was named
-  telemetry::Terminal terminal = {};               // that `out` is shown on
-  const AlgorithmCatalogue* algorithms = nullptr;  // beside the built-in ones, for `simulate`
+  std::function<int()> run;           // set by the command that was named
+  telemetry::Terminal terminal = {};  // that `out` is shown on
+  // Algorithms and topologies beside the built-in ones, for `simulate` and `topology`.
+  const AlgorithmCatalogue* algorithms = nullptr;
 };
 
 void add_simulate_command(CLI::App& app, CommandContext& context);

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/config/command_line.h"
+#include "gossip/algorithms/algorithm_options.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/topology_view.h"
 #include "topologies/topology.h"
@@ -49,6 +50,7 @@ void add_topology_command(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand(
       "topology", "print how fast a topology mixes, its mixing matrix, or a figure of it");
   const auto flags = std::make_shared<TopologyFlags>();
+  flags->topology.own = own_topologies(context.algorithms);
   command
       ->add_option("spec", flags->topology.spec,
                    "the topology, as ring or base-graph:k=1; an unknown one prints all")

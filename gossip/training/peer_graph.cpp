@@ -18,7 +18,8 @@ Result<std::unique_ptr<const topologies::Topology>> make_peer_graph(const NetOpt
   return topologies::Topology::make({.spec = options.topology.spec,
                                      .nodes = nodes,
                                      .seed = options.topology_seed(),
-                                     .mixing = options.topology.mixing});
+                                     .mixing = options.topology.mixing,
+                                     .own = own_topologies(options.algorithm.own)});
 }
 
 }  // namespace starling::gossip

@@ -47,6 +47,28 @@ TEST_F(Catalogue, RunsAsBuiltInOnes) {
             run_well(network("exponential", "push-sum")).trace);
 }
 
+// Of the same program: the same models in the recurrence and among whole peers.
+TEST_F(Catalogue, TopologiesRunAsBuiltInOnes) {
+  own_.topologies().add("loop", [](const topologies::Request& request) {
+    const Node n = request.nodes();
+    const topologies::Shift shifts[] = {{1, 1.0 / 3}, {n - 1, 1.0 / 3}};
+    return Result<topologies::Blueprint>(
+        topologies::Blueprint::fixed("loop", topologies::circulant(n, 1.0 / 3, shifts)));
+  });
+  const NetOptions options = network("loop", "mine");
+  const auto own = run_well(options);
+  EXPECT_EQ(own.models, run_well(network("ring", "dpsgd")).models);
+  const auto experiment = prepare(options);
+  ASSERT_TRUE(experiment);
+  const SystemClock clock;
+  const auto peers = simulate(*experiment, 1, clock, {}, Simulated::kPeers);
+  ASSERT_TRUE(peers) << peers.error().message();
+  EXPECT_EQ(peers->models, own.models);
+  NetOptions without = network("loop", "dpsgd");
+  without.algorithm.own = nullptr;
+  EXPECT_FALSE(prepare(without));
+}
+
 TEST_F(Catalogue, WhatItNeedsOfATopologyIsChecked) {
   const auto refused = prepare(network("star", "mine"));
   EXPECT_TRUE(refused) << refused.error().message();

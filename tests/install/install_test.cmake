@@ -47,6 +47,32 @@ if(NOT own_models MATCHES "^[0-9a-f]+$")
   message(FATAL_ERROR "the models of the recurrence and of whole peers differ: ${own_models}")
 endif()
 
+# Topologies of one's own, likewise.
+run(${CMAKE_COMMAND} -S ${examples}/own_topology -B ${scratch}/own_topology -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
+  -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON)
+run(${CMAKE_COMMAND} --build ${scratch}/own_topology)
+run(${scratch}/own_topology/own_topology topology chords:reach=3 --nodes 12)
+if(NOT output MATCHES "topology +chords:reach=3" OR NOT output MATCHES "connected +yes")
+  message(FATAL_ERROR "the topology of one's own is not described:\n${output}")
+endif()
+foreach(topology chords shuffled-ring)
+  set(own_models "")
+  foreach(kind "" "--real-protocol")
+    set(own_run ${scratch}/own_topology/${topology}${kind})
+    run(${scratch}/own_topology/own_topology simulate --topology ${topology} --nodes 8
+      --dataset synthetic:rows=600,features=12,classes=3 --steps 40 --out ${own_run} ${kind})
+    file(READ ${own_run}/summary.json summary)
+    string(JSON models GET "${summary}" models_sha256)
+    list(APPEND own_models ${models})
+  endforeach()
+  list(REMOVE_DUPLICATES own_models)
+  if(NOT own_models MATCHES "^[0-9a-f]+$")
+    message(FATAL_ERROR "${topology}: the models of the recurrence and of whole peers differ: "
+      "${own_models}")
+  endif()
+endforeach()
+
 # Components ask for no more packages than they need.
 run(${CMAKE_COMMAND} -S ${component} -B ${scratch}/component -G ${generator}
   -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
