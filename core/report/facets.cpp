@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/report/comparison.h"
@@ -38,6 +39,27 @@ std::size_t largest(const std::vector<std::vector<std::size_t>>& groups) {
 std::string joined(const std::string& a, const std::string& b, const char* between) {
   return a.empty() || b.empty() ? a + b : a + between + b;
 }
+
+// What decides an axis of all these values: the ends, and of a logarithmic one the least that it
+// can show.
+class Reach {
+ public:
+  void add(std::span<const double> values) {
+    for (const double value : values) {
+      if (!std::isfinite(value)) continue;
+      low_ = std::min(low_, value);
+      high_ = std::max(high_, value);
+      if (value > 0) least_positive_ = std::min(least_positive_, value);
+    }
+  }
+  std::vector<double> values() const { return {low_, high_, least_positive_}; }
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  double low_ = kNone;
+  double high_ = -kNone;
+  double least_positive_ = kNone;
+};
 
 // The fewest first keys whose panels are small enough; never all keys, which would leave one line a
 // panel.
@@ -86,21 +108,19 @@ std::vector<Facet> make_facets(std::span<const Run> runs, std::span<const std::s
 }
 
 std::vector<FacetPanel> make_panels(const Chart& whole, std::span<const Facet> facets) {
-  std::vector<double> xs;
-  std::vector<double> ys;
+  Reach xs;
+  Reach ys;
   for (const Series& series : whole.series) {
     if (series.line == Line::kPredicted) continue;
-    xs.insert(xs.end(), series.x.begin(), series.x.end());
-    for (const auto* values : {&series.y, &series.lower, &series.upper}) {
-      ys.insert(ys.end(), values->begin(), values->end());
-    }
+    xs.add(series.x);
+    for (const auto* values : {&series.y, &series.lower, &series.upper}) ys.add(*values);
   }
   std::vector<FacetPanel> panels;
   for (std::size_t f = 0; f < facets.size(); ++f) {
     const Facet& facet = facets[f];
     FacetPanel panel{f, {.title = facet.title, .x = whole.x, .y = whole.y}};
-    panel.chart.x.reaches = xs;
-    panel.chart.y.reaches = ys;
+    panel.chart.x.reaches = xs.values();
+    panel.chart.y.reaches = ys.values();
     bool measured = false;
     for (const Series& series : whole.series) {
       const auto run = std::ranges::find(facet.runs, static_cast<std::size_t>(series.style));

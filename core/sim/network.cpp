@@ -109,8 +109,8 @@ Result<void> Network::read_splits(std::string_view text) {
 }
 
 // Of whole nanoseconds, so that a file can hold it as it is.
-double Network::latency(std::uint32_t from, std::uint32_t to) const {
-  if (const auto said = links_.link(from, to).latency) return *said;
+double Network::latency(std::uint32_t from, std::uint32_t to, double time) const {
+  if (const auto said = links_.link(from, to, time).latency) return *said;
   if (latency_.constant()) return latency_.least();
   Rng rng = network_stream(seed_, kLatency, link_of(std::min(from, to), std::max(from, to)));
   return to_seconds(from_seconds(latency_.draw(rng)));
@@ -138,8 +138,8 @@ std::optional<double> Network::separated_until(std::uint32_t a, std::uint32_t b,
 }
 
 Network::Passage Network::pass(const Message& message, bool retransmit) const {
-  const double latency = this->latency(message.from, message.to);
-  const double loss = this->loss(message.from, message.to);
+  const double latency = this->latency(message.from, message.to, message.sent);
+  const double loss = this->loss(message.from, message.to, message.sent);
   Passage passage{.seconds = latency};
   if (loss > 0 || !jitter_.constant()) {
     Rng rng = network_stream(seed_, kMessage, link_of(message.from, message.to), message.number);

@@ -63,8 +63,9 @@ void describe(V& visit, NetworkOptions& o) {
         FieldInfo{.help = "times when the network falls into parts that do not hear each other: "
                           "FROM-TO:PARTS, several separated by ';', such as 60s-120s:2"});
   visit("links", o.links,
-        FieldInfo{.help = "CSV file of links with values of their own: columns from, to and any of "
-                          "latency, bandwidth and loss; empty: all are drawn"});
+        FieldInfo{.help = "CSV file of links with values of their own: columns from, to, any of "
+                          "latency, bandwidth and loss, and time, from which on a row holds; "
+                          "empty: all are drawn"});
 }
 
 class Network {
@@ -81,17 +82,24 @@ class Network {
   double transfer_seconds(std::uint32_t node, std::uint64_t bytes) const {
     return static_cast<double>(bytes) / bandwidth(node);
   }
-  // Of the pair alone, seconds; symmetric, unless the file of links has both directions.
-  double latency(std::uint32_t from, std::uint32_t to) const;
+  // Of the pair alone, seconds; symmetric, unless the file of links has both directions. What a
+  // message takes is that of the moment at which it is sent.
+  double latency(std::uint32_t from, std::uint32_t to, double time = 0) const;
   // Probability that a piece of a message is lost on this way.
-  double loss(std::uint32_t from, std::uint32_t to) const {
-    return links_.link(from, to).loss.value_or(loss_);
+  double loss(std::uint32_t from, std::uint32_t to, double time = 0) const {
+    return links_.link(from, to, time).loss.value_or(loss_);
   }
   // Of the way between the two access links, bytes a second; nothing unless the file of links says
   // it.
-  std::optional<double> link_bandwidth(std::uint32_t from, std::uint32_t to) const {
-    return links_.link(from, to).bandwidth;
+  std::optional<double> link_bandwidth(std::uint32_t from, std::uint32_t to,
+                                       double time = 0) const {
+    return links_.link(from, to, time).bandwidth;
   }
+  // When any of these three changes, after the start.
+  std::vector<double> changes(std::uint32_t from, std::uint32_t to) const {
+    return links_.changes(from, to);
+  }
+  bool links_change() const { return links_.change(); }
   bool has_link_bandwidths() const { return links_.has_bandwidths(); }
   // What differs from one link or node to another: drawn, or said by the file of links.
   bool links_differ() const { return !latency_.constant() || !links_.empty(); }
@@ -122,7 +130,7 @@ class Network {
 
   // Seconds that a link with a bandwidth of its own is occupied by a message; else 0.
   double link_seconds(const Message& message) const {
-    const auto rate = link_bandwidth(message.from, message.to);
+    const auto rate = link_bandwidth(message.from, message.to, message.sent);
     return rate ? static_cast<double>(message.bytes) / *rate : 0;
   }
 

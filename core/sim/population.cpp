@@ -26,6 +26,11 @@ Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t s
               .attempt = which | (static_cast<std::uint32_t>(step >> 32) << 8)});
 }
 
+// A time of whole nanoseconds, so that a file can hold it as it is.
+double in_file(double seconds) {
+  return seconds == kNever ? kNever : to_seconds(from_seconds(seconds));
+}
+
 double exponential(Rng& rng, double mean) { return -mean * std::log1p(-rng.uniform()); }
 
 }  // namespace
@@ -50,7 +55,8 @@ Result<Population> Population::make(const NodeOptions& options, std::uint32_t no
   population.churns_ = options.join_within > Duration::zero() ||
                        options.leave_after > Duration::zero() ||
                        options.crash_every > Duration::zero();
-  if (population.churns_) population.begin_lives(nodes);
+  if (population.churns_ || !options.presence.empty()) population.begin_lives(nodes);
+  if (!options.presence.empty()) STARLING_TRY(population.read_presence(options.presence));
   return population;
 }
 
@@ -92,9 +98,43 @@ void Population::begin_lives(std::uint32_t nodes) {
     const double joins = to_seconds(options_.join_within) * presence.rng.uniform();
     const double stays = exponential(presence.rng, to_seconds(options_.leave_after));
     if (options_.leave_after > Duration::zero()) presence.leaves = joins + stays;
-    presence.changes.push_back(joins);
+    presence.changes.push_back(in_file(joins));
     presences_.push_back(std::move(presence));
   }
+}
+
+// A node with a row is there at the times of its rows alone; the others as drawn.
+Result<void> Population::read_presence(const std::string& path) {
+  STARLING_ASSIGN(auto row,
+                  ValueFile::open(path, "nodes.presence", {"node", "joins", "leaves"}, {}));
+  churns_ = true;
+  std::vector<bool> said(presences_.size());
+  for (;;) {
+    STARLING_ASSIGN(const bool more, row.next());
+    if (!more) break;
+    STARLING_ASSIGN(const std::uint32_t node,
+                    row.node("node", static_cast<std::uint32_t>(presences_.size())));
+    STARLING_ASSIGN(const auto joins, row.value("joins", Unit::kDuration));
+    STARLING_ASSIGN(const auto leaves, row.value("leaves", Unit::kDuration));
+    std::vector<double>& changes = presences_[node].changes;
+    if (!said[node]) changes.clear();
+    said[node] = true;
+    const double before = changes.empty() ? -1 : changes.back();
+    if (before == kNever) return row.wrong("node", "does not leave in its row above");
+    if (joins.value_or(kNever) <= before) {
+      return row.wrong("joins", "is not after it left in its row above");
+    }
+    if (leaves && *leaves <= joins.value_or(kNever)) {
+      return row.wrong("leaves", "is not after it joins");
+    }
+    changes.push_back(joins.value_or(kNever));
+    if (joins) changes.push_back(leaves.value_or(kNever));
+  }
+  for (std::uint32_t node = 0; node < presences_.size(); ++node) {
+    std::vector<double>& changes = presences_[node].changes;
+    if (said[node] && changes.back() != kNever) changes.push_back(kNever);
+  }
+  return {};
 }
 
 double Population::step_seconds(std::uint32_t node, std::uint64_t step) const {
@@ -116,7 +156,7 @@ std::size_t Population::changes_until(std::uint32_t node, double time) const {
     // Who has left does not return.
     if (is_there) next = std::min(next, presence.leaves);
     if (!is_there && (last >= presence.leaves || next >= presence.leaves)) next = kNever;
-    presence.changes.push_back(next);
+    presence.changes.push_back(std::max(last, in_file(next)));
   }
   return static_cast<std::size_t>(
       std::upper_bound(presence.changes.begin(), presence.changes.end(), time) -
@@ -133,6 +173,12 @@ double Population::up_until(std::uint32_t node, double time) const {
   if (!churns_) return kNever;
   const std::size_t next = changes_until(node, time);
   return next % 2 == 1 ? presences_[node].changes[next] : time;
+}
+
+std::vector<double> Population::changes(std::uint32_t node, double time) const {
+  const auto next = static_cast<std::ptrdiff_t>(changes_until(node, time));
+  const std::vector<double>& all = presences_[node].changes;
+  return {all.begin(), all.begin() + next + 1};
 }
 
 }  // namespace starling::sim

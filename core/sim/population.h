@@ -26,7 +26,8 @@ struct NodeOptions {
   Duration leave_after{};
   Duration crash_every{};
   Duration return_after = std::chrono::seconds(10);
-  std::string speeds;  // a file
+  std::string speeds;    // a file
+  std::string presence;  // a file
 };
 
 template <class V>
@@ -67,6 +68,9 @@ void describe(V& visit, NodeOptions& o) {
   visit("speeds", o.speeds,
         FieldInfo{.help = "CSV file of nodes with a speed of their own: columns node and speed; "
                           "empty: all are drawn"});
+  visit("presence", o.presence,
+        FieldInfo{.help = "CSV file of times at which nodes are there: columns node, joins and "
+                          "leaves, a row each time; empty: as drawn"});
 }
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -74,7 +78,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 // Times are virtual seconds from the start.
 class Population {
  public:
-  // Reads options.speeds. Fails with "bad-distribution", or as ValueFile.
+  // Reads options.speeds and options.presence. Fails with "bad-distribution", or as ValueFile.
   [[nodiscard]] static Result<Population> make(const NodeOptions& options, std::uint32_t nodes,
                                                std::uint64_t seed);
 
@@ -89,6 +93,8 @@ class Population {
   double up_from(std::uint32_t node, double time) const;
   // Where `node` is there at `time`: when it goes away next. Else `time`.
   double up_until(std::uint32_t node, double time) const;
+  // When it appears and goes, in turn, up to the first that is after `time`. Requires: churns().
+  std::vector<double> changes(std::uint32_t node, double time) const;
 
  private:
   // When a node appears and goes, in turn, beginning with an appearance; drawn as far as asked.
@@ -101,6 +107,7 @@ class Population {
   Population() = default;
   void slow_down_stragglers();
   [[nodiscard]] Result<void> read_speeds(const std::string& path);
+  [[nodiscard]] Result<void> read_presence(const std::string& path);
   void begin_lives(std::uint32_t nodes);
   // The index of the first change after `time`; odd: the node is there.
   std::size_t changes_until(std::uint32_t node, double time) const;

@@ -14,18 +14,29 @@ std::string exactly(T value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-std::string link_row(const Network& network, std::uint32_t from, std::uint32_t to) {
-  const auto bandwidth = network.link_bandwidth(from, to);
-  return std::to_string(from) + "," + std::to_string(to) + "," +
-         format_duration(from_seconds(network.latency(from, to))) + "," +
-         (bandwidth ? exactly(*bandwidth) + "B/s" : "") + "," + exactly(network.loss(from, to)) +
-         "\n";
+std::string duration(double seconds) { return format_duration(from_seconds(seconds)); }
+
+// What it says from `time` on, after the two nodes.
+std::string values_at(const Network& network, std::uint32_t from, std::uint32_t to, double time) {
+  const auto bandwidth = network.link_bandwidth(from, to, time);
+  return (network.links_change() ? "," + duration(time) : "") + "," +
+         duration(network.latency(from, to, time)) + "," +
+         (bandwidth ? exactly(*bandwidth) + "B/s" : "") + "," +
+         exactly(network.loss(from, to, time)) + "\n";
 }
 
-bool are_alike(const Network& network, std::uint32_t a, std::uint32_t b) {
-  return network.latency(a, b) == network.latency(b, a) &&
-         network.loss(a, b) == network.loss(b, a) &&
-         network.link_bandwidth(a, b) == network.link_bandwidth(b, a);
+// The rows of a link, without the nodes.
+std::vector<std::string> link_values(const Network& network, std::uint32_t from, std::uint32_t to) {
+  std::vector<std::string> rows{values_at(network, from, to, 0)};
+  for (const double time : network.changes(from, to)) {
+    rows.push_back(values_at(network, from, to, time));
+  }
+  return rows;
+}
+
+void add_rows(std::string& text, std::uint32_t from, std::uint32_t to,
+              const std::vector<std::string>& rows) {
+  for (const std::string& row : rows) text += std::to_string(from) + "," + std::to_string(to) + row;
 }
 
 }  // namespace
@@ -34,15 +45,20 @@ std::string links_to_csv(const Network& network, std::uint32_t nodes,
                          const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs) {
   std::string rows;
   for (std::uint32_t node = 0; node < nodes && network.bandwidths_differ(); ++node) {
-    rows += std::to_string(node) + ",,," + exactly(network.bandwidth(node)) + "B/s,\n";
+    rows += std::to_string(node) + (network.links_change() ? ",,,," : ",,,") +
+            exactly(network.bandwidth(node)) + "B/s,\n";
   }
   if (network.links_differ()) {
     for (const auto& [a, b] : pairs) {
-      rows += link_row(network, a, b);
-      if (!are_alike(network, a, b)) rows += link_row(network, b, a);
+      const auto there = link_values(network, a, b);
+      const auto back = link_values(network, b, a);
+      add_rows(rows, a, b, there);
+      if (there != back) add_rows(rows, b, a, back);
     }
   }
-  return rows.empty() ? "" : "from,to,latency,bandwidth,loss\n" + rows;
+  if (rows.empty()) return "";
+  return std::string("from,to,") + (network.links_change() ? "time," : "") +
+         "latency,bandwidth,loss\n" + rows;
 }
 
 std::string speeds_to_csv(const Population& population, std::uint32_t nodes) {
@@ -54,6 +70,23 @@ std::string speeds_to_csv(const Population& population, std::uint32_t nodes) {
     rows += std::to_string(node) + "," + exactly(static_cast<float>(speed)) + "\n";
   }
   return differ ? "node,speed\n" + rows : "";
+}
+
+std::string presence_to_csv(const Population& population, std::uint32_t nodes, double until) {
+  if (!population.churns()) return "";
+  std::string rows;
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    std::vector<double> changes = population.changes(node, until);
+    const bool ends_with_leaving = changes.size() % 2 == 0 && changes.back() != kNever;
+    if (ends_with_leaving) changes = population.changes(node, changes.back());
+    for (std::size_t k = 0; k < changes.size(); k += 2) {
+      if (changes[k] == kNever && k > 0) break;
+      const bool leaves = k + 1 < changes.size() && changes[k + 1] != kNever;
+      rows += std::to_string(node) + "," + (changes[k] == kNever ? "" : duration(changes[k])) +
+              "," + (leaves ? duration(changes[k + 1]) : "") + "\n";
+    }
+  }
+  return "node,joins,leaves\n" + rows;
 }
 
 }  // namespace starling::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a simulation drew for its links and nodes, as files that network.links and nodes.speeds take
-// back: with them the same settings give the same run.
+// What a simulation drew for its links and nodes, as files that network.links, nodes.speeds and
+// nodes.presence take back: with them the same settings give the same run.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,9 @@ std::string links_to_csv(const Network& network, std::uint32_t nodes,
 
 // Empty where all nodes are equally fast.
 std::string speeds_to_csv(const Population& population, std::uint32_t nodes);
+
+// When each node was there until this time, seconds, and when it is next; each has a row at
+// least. Empty where all always are.
+std::string presence_to_csv(const Population& population, std::uint32_t nodes, double until);
 
 }  // namespace starling::sim

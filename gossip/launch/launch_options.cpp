@@ -81,6 +81,10 @@ Settings roster_settings(const NetOptions& options, bool lossy) {
 Result<NetworkFaults> network_faults(const NetOptions& options) {
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(const auto network, sim::Network::make(options.network, nodes, options.run.seed));
+  if (network.links_change()) {
+    return refuse(
+        "network.links has a column time: links of real processes change by --events alone");
+  }
   NetworkFaults faults;
   for (Node a = 0; a < nodes; ++a) {
     for (Node b = 0; b < nodes; ++b) {

@@ -58,8 +58,8 @@ Sha256Digest identity_of(const Experiment& experiment, const Settings& settings,
     add_rows(hash, *experiment.evaluation);
   }
   if (experiment.topology) add_topology(hash, *experiment.topology);
-  for (const std::string& file :
-       {experiment.options.network.links, experiment.options.nodes.speeds}) {
+  for (const std::string& file : {experiment.options.network.links, experiment.options.nodes.speeds,
+                                  experiment.options.nodes.presence}) {
     if (file.empty()) continue;
     const auto text = read_text_file(file, kFileBytesMax);
     hash.update(as_bytes(text ? *text : file));

@@ -88,7 +88,7 @@ bool StepClock::begin(std::uint64_t step, int steps) {
 void StepClock::catch_up(Node node, Node donor, std::uint64_t bytes) {
   State& state = nodes_[node];
   const double seconds =
-      network_.latency(donor, node) +
+      network_.latency(donor, node, state.started) +
       std::max(network_.transfer_seconds(donor, bytes), network_.transfer_seconds(node, bytes));
   state.started += seconds;
   state.finished += seconds;
@@ -157,7 +157,7 @@ void StepClock::find_incoming(const topologies::MixingMatrix& matrix,
     const State& sender = nodes_[from];
     if (!sender.present) {
       if (sender.known_away) continue;
-      const double round_trip = 2 * network_.latency(from, node);
+      const double round_trip = 2 * network_.latency(from, node, sender.gone);
       incoming.missed_at = std::max(incoming.missed_at, sender.gone + round_trip);
       continue;
     }
@@ -170,10 +170,11 @@ void StepClock::find_incoming(const topologies::MixingMatrix& matrix,
       continue;
     }
     const auto turn = static_cast<double>(turn_of(receivers, from, place) + 1);
-    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]) +
-                        network_.transfer_seconds(from, passage.resent_bytes);
+    const double first_sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
+    const double sent = first_sent + network_.transfer_seconds(from, passage.resent_bytes);
     const double through = nodes_[node].links.passes(
-        network_, {.from = from, .to = node, .bytes = bytes[from]}, sent + passage.seconds);
+        network_, {.from = from, .to = node, .bytes = bytes[from], .sent = first_sent},
+        sent + passage.seconds);
     incoming.arrivals.push_back({through, false, k});
   }
   const auto& late = nodes_[node].late;
@@ -266,7 +267,8 @@ void StepClock::all_reduce(std::uint64_t bytes, std::uint64_t exchange) {
       members.push_back(node);
       clock.add(node, state.finished, state.uplink_free, state.downlink_free);
     } else if (!state.known_away && !members.empty()) {
-      clock.leader_waits_until(state.gone + 2 * network_.latency(node, members.front()));
+      clock.leader_waits_until(state.gone +
+                               2 * network_.latency(node, members.front(), state.gone));
     }
   }
   traffic_ += clock.run(bytes, exchange);

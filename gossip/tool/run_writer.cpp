@@ -211,9 +211,9 @@ std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& dire
 }
 
 std::vector<std::string> RunWriter::files() {
-  return {report::kUnfinishedFile, kCheckpoint, "metrics.jsonl", "model.safetensors",
-          "topology.svg",          "links.csv", "speeds.csv",    "report.html",
-          "summary.json"};
+  return {report::kUnfinishedFile, kCheckpoint,   "metrics.jsonl", "model.safetensors",
+          "topology.svg",          "links.csv",   "speeds.csv",    "presence.csv",
+          "report.html",           "summary.json"};
 }
 
 Result<void> RunWriter::write(const Measurement& measurement) {
@@ -245,6 +245,9 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
       directory_ / "links.csv", sim::links_to_csv(experiment.network, experiment.nodes(), pairs)));
   STARLING_TRY(write_unless_empty(directory_ / "speeds.csv",
                                   sim::speeds_to_csv(experiment.population, experiment.nodes())));
+  STARLING_TRY(write_unless_empty(directory_ / "presence.csv",
+                                  sim::presence_to_csv(experiment.population, experiment.nodes(),
+                                                       result.totals.virtual_seconds)));
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
                                  {"step", std::to_string(result.totals.step)}};

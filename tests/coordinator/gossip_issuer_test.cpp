@@ -344,6 +344,7 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   options.trainer.settings = R"({"hidden":200})";
   options.network.links = "links.csv";
   options.nodes.speeds = "speeds.csv";
+  options.nodes.presence = "presence.csv";
   options.evaluate.hold_out = 0.5;
   const auto run = parse_gossip_run("faces", gossip_run_to_toml(options), "NET.toml");
   ASSERT_TRUE(run) << run.error().message();
@@ -362,7 +363,7 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   for (const auto& [key, value] : without->settings) {
     EXPECT_FALSE(key.starts_with("robust.") || key.starts_with("attack.") ||
                  key == "trainer.settings" || key == "network.links" || key == "nodes.speeds" ||
-                 key == "evaluate.hold-out")
+                 key == "nodes.presence" || key == "evaluate.hold-out")
         << key;
   }
 }

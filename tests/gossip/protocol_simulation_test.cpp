@@ -155,6 +155,30 @@ TEST(ProtocolSimulation, ASlowLinkCarriesOnePieceAfterTheOther) {
   EXPECT_NEAR(peers.totals.virtual_seconds, recurrence.totals.virtual_seconds, 0.5);
 }
 
+// A link that becomes slow costs whole peers the time that it costs the recurrence, and a node that
+// comes late is caught up.
+TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = small_network("ring", 4);
+  options.nodes.step_time = std::chrono::milliseconds(100);
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links) << "from,to,time,latency\n0,1,0s,1ms\n0,1,1s,500ms\n";
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  EXPECT_EQ(peers.models, recurrence.models);
+  EXPECT_GE(recurrence.totals.virtual_seconds, 1 + 10 * 0.5);
+  EXPECT_NEAR(peers.totals.virtual_seconds, recurrence.totals.virtual_seconds, 1);
+  options.network.links = "";
+  options.run.steps = 100;
+  options.nodes.presence = (directory.path() / "presence.csv").string();
+  std::ofstream(options.nodes.presence) << "node,joins,leaves\n2,3s,\n";
+  for (const auto simulated : {Simulated::kPeers, Simulated::kRecurrence}) {
+    const auto result = run_with(options, simulated);
+    EXPECT_EQ(result.measurements[1].nodes_up, 3U);  // whole peers begin after the first
+    EXPECT_EQ(result.measurements.back().nodes_up, 4U);
+  }
+}
+
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   auto options = small_network("ring", 5, "all-reduce");
   options.nodes.crash_every = std::chrono::seconds(60);

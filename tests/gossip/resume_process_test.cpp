@@ -17,8 +17,15 @@ namespace starling {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::Process;
+
+// Without the line ends of a terminal's width.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
 
 class StoppedSimulation : public ::testing::Test {
  protected:
@@ -54,13 +61,18 @@ class StoppedSimulation : public ::testing::Test {
     }
     return all;
   }
+  // Empty where it is missing: all-reduce has no graph.
+  static std::string content(const std::filesystem::path& file) {
+    const auto text = read_text_file(file, 1 << 20);
+    return text ? *text : std::string();
+  }
   void expect_same(const std::string& one, const std::string& other) const {
     for (const char* member : {"settings", "models_sha256", "trace_sha256", "topology", "steps"}) {
       EXPECT_EQ(summary(one).at(member), summary(other).at(member)) << member;
     }
     EXPECT_EQ(metrics(one), metrics(other));
     for (const char* file : {"model.safetensors", "topology.svg"}) {
-      EXPECT_EQ(*read_file(path(one) / file, 1 << 20), *read_file(path(other) / file, 1 << 20));
+      EXPECT_EQ(content(path(one) / file), content(path(other) / file)) << file;
     }
     EXPECT_FALSE(std::filesystem::exists(path(other) / "checkpoint.state"));
     EXPECT_FALSE(std::filesystem::exists(path(other) / "unfinished.json"));
@@ -80,13 +92,13 @@ TEST_F(StoppedSimulation, InterruptedAndKilledItEndsAsIfNothingHadBeen) {
       ASSERT_TRUE(run.wait_for("[step 300/2000]")) << run.output();
       run.signal(SIGINT);
       EXPECT_EQ(run.wait(), 128 + SIGINT);
-      EXPECT_THAT(run.output(), HasSubstr(": the same command goes on from there"));
+      EXPECT_THAT(in_one_line(run.output()), HasSubstr(": the same command goes on from there"));
       EXPECT_TRUE(std::filesystem::exists(path(stopped) / "checkpoint.state"));
     }
     // Its report can be made before it goes on.
     const auto report = testing::run({program(), "report", path(stopped).string()});
     EXPECT_EQ(report.exit_code, 0) << report.output;
-    EXPECT_THAT(report.output, HasSubstr("has not finished; the report ends at step"));
+    EXPECT_THAT(in_one_line(report.output), HasSubstr("has not finished; the report ends at step"));
     const auto page = read_text_file(path(stopped) / "report.html", 1 << 22);
     ASSERT_TRUE(page);
     EXPECT_THAT(*page, HasSubstr("Unfinished: this is what was measured until step"));
@@ -99,8 +111,9 @@ TEST_F(StoppedSimulation, InterruptedAndKilledItEndsAsIfNothingHadBeen) {
     const auto other = testing::run(command(
         stopped, {"--algorithm", algorithm, "--topology", "ring", "--learning-rate", "0.2"}));
     EXPECT_NE(other.exit_code, 0);
-    EXPECT_THAT(other.output, HasSubstr("holds an unfinished run with other settings "
-                                        "(train.learning-rate is 0.1 there and 0.2 here)"));
+    EXPECT_THAT(in_one_line(other.output),
+                HasSubstr("holds an unfinished run with other settings (train.learning-rate is 0.1 "
+                          "there and 0.2 here)"));
     ASSERT_EQ(testing::run(command(stopped, flags)).exit_code, 0);
     expect_same(whole, stopped);
   }
@@ -129,8 +142,8 @@ TEST_F(StoppedSimulation, ADamagedCheckpointIsRefusedWithASentence) {
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100);
   const auto refused = testing::run(command("out", {}));
   EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.output, HasSubstr("checkpoint.state is damaged"));
-  EXPECT_THAT(refused.output, HasSubstr("remove "));
+  EXPECT_THAT(in_one_line(refused.output), HasSubstr("checkpoint.state is damaged"));
+  EXPECT_THAT(in_one_line(refused.output), HasSubstr("remove "));
 }
 
 TEST_F(StoppedSimulation, AStudyGoesOnInsideItsStoppedRun) {
@@ -141,7 +154,8 @@ TEST_F(StoppedSimulation, AStudyGoesOnInsideItsStoppedRun) {
     ASSERT_TRUE(run.wait_for("[1/3]")) << run.output();
     run.signal(SIGINT);
     EXPECT_EQ(run.wait(), 128 + SIGINT);
-    EXPECT_THAT(run.output(), HasSubstr("stopped: 1 of 3 runs finished; the same command goes on"));
+    EXPECT_THAT(in_one_line(run.output()),
+                HasSubstr("stopped: 1 of 3 runs finished; the same command goes on"));
   }
   EXPECT_TRUE(std::filesystem::exists(path("stopped/seed=2/checkpoint.state")));
   ASSERT_EQ(testing::run(command("stopped", flags)).exit_code, 0);

@@ -320,6 +320,35 @@ TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
   }
 }
 
+// Another seed would draw other links, speeds, crashes; the files of the first run bring its back.
+TEST_F(SimulateCommand, ARunIsRepeatedFromTheFilesThatItWrote) {
+  const std::string links =
+      write("links.csv", "from,to,time,latency,loss\n0,1,0s,5ms,\n0,1,50ms,30ms,0.3\n");
+  const auto run_as = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--topology", "ring",    "--loss",  "0.1",
+                                   "--out",      path(out), "--steps", "40"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_small(words);
+  };
+  const Answer drawn =
+      run_as("drawn", {"--network.latency", "lognormal:5ms,0.5", "--speed", "lognormal:1,0.3",
+                       "--crash-every", "200ms", "--return-after", "40ms", "--links", links});
+  ASSERT_EQ(drawn.code, 0) << drawn.err;
+  const Answer again =
+      run_as("again", {"--links", path("drawn/links.csv"), "--speeds", path("drawn/speeds.csv"),
+                       "--presence", path("drawn/presence.csv")});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(read_json(path("again/summary.json")).at("trace_sha256"),
+            read_json(path("drawn/summary.json")).at("trace_sha256"));
+  for (const char* file : {"links.csv", "speeds.csv", "presence.csv"}) {
+    EXPECT_EQ(*read_file(path("again") + "/" + file, 1 << 20),
+              *read_file(path("drawn") + "/" + file, 1 << 20))
+        << file;
+  }
+  const Answer refused = run_small({"--presence", "/no/such/presence.csv"});
+  EXPECT_THAT(refused.err, HasSubstr("nodes.presence: there is no file"));
+}
+
 TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
   const Answer answer = run_small({"--learning-rate", "1e6", "--train.optimizer", "momentum",
                                    "--model", "mlp", "--hidden", "16,16", "--steps", "50"});

@@ -121,6 +121,9 @@ TEST(LaunchOptions, LinksOfAFileAreTaken) {
   std::ofstream(options.network.links) << "from,to,loss\n0,1,0.1\n";
   EXPECT_THAT(network_faults(options).error().message(),
               HasSubstr("network.links has a loss from node 0 to node 1: losses are of simulated"));
+  std::ofstream(options.network.links) << "from,to,time,latency\n0,1,5s,10ms\n";
+  EXPECT_THAT(network_faults(options).error().message(),
+              HasSubstr("network.links has a column time: links of real processes change by"));
 }
 
 }  // namespace

@@ -94,11 +94,11 @@ TEST_F(LinkFile, ALossOfOneLinkMakesTheNetworkLossy) {
 TEST_F(LinkFile, WrongFilesAreRefusedWithLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"",
-       "line 1: the first line has no column 'from'; the columns are from, to, latency, "
-       "bandwidth, loss"},
+       "line 1: the first line has no column 'from'; the columns are from, to, time, "
+       "latency, bandwidth, loss"},
       {"from,latency\n0,1ms\n", "line 1: the first line has no column 'to'"},
       {"from,to,delay\n",
-       "line 1: the columns are from, to, latency, bandwidth, loss, and 'delay' "
+       "line 1: the columns are from, to, time, latency, bandwidth, loss, and 'delay' "
        "is none of them"},
       {"from,to,to\n", "line 1: two columns are called 'to'"},
       {"from,to,latency\n0,1,1ms\n0,4,1ms\n",
@@ -115,6 +115,12 @@ TEST_F(LinkFile, WrongFilesAreRefusedWithLineAndColumn) {
       {"from,to,loss\n0,1,-0.1\n", "column 'loss': '-0.1' is not a number"},
       {"from,to,latency\n0,,1ms\n", "'1ms' is of no link: column 'to' is empty"},
       {"from,to,bandwidth\n0,,\n", "column 'bandwidth': '' is no bandwidth"},
+      {"from,to,time,latency\n0,1,soon,1ms\n", "column 'time': 'soon' is not a duration"},
+      {"from,to,time,latency\n0,1,5s,1ms\n0,1,5s,2ms\n", "line 3: column 'to': '1' has a row"},
+      {"from,to,time,latency\n0,1,5s,1ms\n0,1,4s,2ms\n",
+       "line 3: column 'time': '4s' is before that of the link's row above"},
+      {"from,to,time,bandwidth\n0,,5s,1MB/s\n",
+       "column 'time': '5s' is of an access link, whose bandwidth does not change"},
       {"from,to,bandwidth\n0,,1MB/s\n0,,1MB/s\n", "line 3: column 'from': '0' has a row without"},
   };
   for (const auto& [text, said] : cases) {
@@ -175,6 +181,87 @@ TEST_F(LinkFile, WhatIsWrittenIsReadAsTheSameWorld) {
   nodes.speeds = write(speeds_to_csv(people, 4), "speeds.csv");
   const Population same = *Population::make(nodes, 4, 2);
   for (std::uint32_t node = 0; node < 4; ++node) EXPECT_EQ(same.speed(node), people.speed(node));
+}
+
+// Each row from its time on; both directions, unless the other has rows of its own.
+TEST_F(LinkFile, ALinkChangesWithTime) {
+  const Network network = make({.latency = "5ms",
+                                .links = write("from,to,time,latency,bandwidth,loss\n"
+                                               "0,1,10s,20ms,,0.5\n0,1,20s,,1MB/s,0\n"
+                                               "2,3,0s,1ms,,\n2,3,30s,2ms,,\n3,2,,9ms,,\n")});
+  EXPECT_TRUE(network.links_change());
+  EXPECT_TRUE(network.lossy());
+  for (const auto& [from, to] : {std::pair(0U, 1U), std::pair(1U, 0U)}) {
+    EXPECT_EQ(network.latency(from, to, 9.999), 0.005);
+    EXPECT_EQ(network.latency(from, to, 10), 0.02);
+    EXPECT_EQ(network.loss(from, to, 19.9), 0.5);
+    EXPECT_EQ(network.link_bandwidth(from, to, 19.9), std::nullopt);
+    EXPECT_EQ(network.latency(from, to, 1e6), 0.02);
+    EXPECT_EQ(network.loss(from, to, 20), 0);
+    EXPECT_EQ(network.link_bandwidth(from, to, 20), 1e6);
+  }
+  EXPECT_EQ(network.latency(2, 3, 31), 0.002);
+  EXPECT_EQ(network.latency(3, 2, 31), 0.009);
+  EXPECT_EQ(network.pass({.from = 0, .to = 1, .bytes = 1'000'000, .sent = 25}).seconds,
+            0.02 + 1 - 1e6 / network.bandwidth(0));
+  const std::string text = links_to_csv(network, 4, {{0, 1}, {0, 2}, {2, 3}});
+  EXPECT_THAT(text, ::testing::StartsWith("from,to,time,latency,bandwidth,loss\n"
+                                          "0,1,0s,5ms,,0\n0,1,10s,20ms,,0.5\n"
+                                          "0,1,20s,20ms,1e+06B/s,0\n0,2,0s,5ms,,0\n"
+                                          "2,3,0s,1ms,,0\n2,3,30s,2ms,,0\n3,2,0s,9ms,,0\n"));
+  const Network read = make({.links = write(text, "written.csv")});
+  EXPECT_EQ(links_to_csv(read, 4, {{0, 1}, {0, 2}, {2, 3}}), text);
+}
+
+TEST_F(LinkFile, NodesAreThereAtTheTimesOfTheirRows) {
+  const Population people = *Population::make(
+      {.presence = write("node,joins,leaves\n0,0s,10s\n0,20s,30s\n1,5s,\n2,,\n")}, 4, 1);
+  EXPECT_TRUE(people.churns());
+  EXPECT_EQ(people.up_from(0, 0), 0);
+  EXPECT_EQ(people.up_until(0, 3), 10);
+  EXPECT_EQ(people.up_from(0, 10), 20);
+  EXPECT_EQ(people.up_until(0, 20), 30);
+  EXPECT_EQ(people.up_from(0, 30), kNever);
+  EXPECT_EQ(people.up_from(1, 0), 5);
+  EXPECT_EQ(people.up_until(1, 5), kNever);
+  EXPECT_EQ(people.up_from(2, 0), kNever);
+  EXPECT_EQ(people.up_until(3, 0), kNever);
+  EXPECT_EQ(presence_to_csv(people, 4, 100),
+            "node,joins,leaves\n0,0s,10s\n0,20s,30s\n1,5s,\n2,,\n3,0s,\n");
+}
+
+TEST_F(LinkFile, WrongTimesOfNodesAreRefusedWithLineAndColumn) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"node,joins\n", "the first line has no column 'leaves'"},
+      {"node,joins,leaves\n4,0s,\n", "line 2: column 'node': '4' is not a node"},
+      {"node,joins,leaves\n1,2s,1s\n", "column 'leaves': '1s' is not after it joins"},
+      {"node,joins,leaves\n1,,1s\n", "column 'leaves': '1s' is not after it joins"},
+      {"node,joins,leaves\n1,0s,4s\n1,3s,\n", "line 3: column 'joins': '3s' is not after it left"},
+      {"node,joins,leaves\n1,0s,\n1,3s,\n", "line 3: column 'node': '1' does not leave in its row"},
+      {"node,joins,leaves\n1,now,\n", "column 'joins': 'now' is not a duration"}};
+  for (const auto& [text, said] : cases) {
+    const auto population = Population::make({.presence = write(text)}, 4, 1);
+    ASSERT_FALSE(population) << text;
+    EXPECT_THAT(population.error().message(), ::testing::StartsWith("nodes.presence: ")) << text;
+    EXPECT_THAT(population.error().message(), HasSubstr(said)) << text;
+  }
+}
+
+// What was drawn of crashes and joins, up to a time, is read as the same.
+TEST_F(LinkFile, PresenceThatWasDrawnIsReadAsTheSame) {
+  const NodeOptions options{.join_within = std::chrono::seconds(5),
+                            .leave_after = std::chrono::seconds(300),
+                            .crash_every = std::chrono::seconds(10),
+                            .return_after = std::chrono::seconds(3)};
+  const Population drawn = *Population::make(options, 6, 1);
+  const Population read = *Population::make(
+      {.presence = write(presence_to_csv(*Population::make(options, 6, 1), 6, 100))}, 6, 2);
+  for (std::uint32_t node = 0; node < 6; ++node) {
+    for (double time = 0; time <= 100; time += 0.37) {
+      EXPECT_EQ(read.up_from(node, time), drawn.up_from(node, time));
+      EXPECT_EQ(read.up_until(node, time), drawn.up_until(node, time));
+    }
+  }
 }
 
 TEST_F(LinkFile, NothingIsWrittenWhereAllAreAlike) {

@@ -80,7 +80,8 @@ TEST_F(OwnTopologies, HaveParametersAndMixAsBuiltInOnes) {
   EXPECT_EQ((*own)->name(), "loop:width=1");
   const auto ring = make("ring", 6);
   ASSERT_TRUE(ring);
-  EXPECT_EQ(weights(*(*own)->at(0)), weights(*(*ring)->at(0)));
+  EXPECT_THAT(weights(*(*own)->at(0)),
+              ::testing::Pointwise(::testing::DoubleEq(), weights(*(*ring)->at(0))));
   const auto lazy = Topology::make({.spec = "loop", .nodes = 6, .mixing = "lazy", .own = &own_});
   ASSERT_TRUE(lazy);
   EXPECT_DOUBLE_EQ((*lazy)->at(0)->self(0), 2.0 / 3);
