@@ -18,7 +18,6 @@ namespace starling::report {
 namespace {
 
 constexpr std::size_t kGraphsMax = 12;
-constexpr std::size_t kGraphNamesMax = 3;
 
 // What a reader wants to know first, as keys end.
 constexpr std::array<std::string_view, 16> kTellingKeys = {"algorithm.name",
@@ -223,7 +222,7 @@ void add_several_charts(Page& page, const Study& study) {
   }
 }
 
-// The graph of each run; one that several share is shown once, under their names or its own.
+// The graph of each run; one that several share is shown once, under its own name.
 void add_graphs(Page& page, const Study& study) {
   struct Graph {
     std::vector<std::string> names;
@@ -252,8 +251,9 @@ void add_graphs(Page& page, const Study& study) {
   for (const Graph& graph : graphs) {
     std::string title;
     for (const std::string& name : graph.names) title += (title.empty() ? "" : "; ") + name;
-    if (graph.names.size() > kGraphNamesMax && graph.run->topology) {
-      title = fmt::format("{}, of {} runs", graph.run->topology->name, graph.names.size());
+    if (graph.names.size() > 1 && graph.run->topology) {
+      title = fmt::format("{}, of {}", graph.run->topology->name,
+                          counted(graph.names.size(), study.groups.several() ? "setting" : "run"));
     }
     page.picture("Graph of " + title, graph.run->topology_svg, "");
   }

@@ -297,7 +297,7 @@ TEST(RunReport, SeveralRunsShowEachGraphOnce) {
   expect_self_contained(page);
   EXPECT_EQ(count_of(page, "src=\"data:image/svg+xml;base64,"), 2U);
   EXPECT_THAT(page, HasSubstr("alt=\"Graph of torus:4x4\""));
-  EXPECT_THAT(page, HasSubstr("alt=\"Graph of ring; ring, learning-rate 0.7\""));
+  EXPECT_THAT(page, HasSubstr("alt=\"Graph of ring, of 2 runs\""));
 }
 
 // A run that only mixes follows the topology's rate, so the dotted line lies on the measured one.
