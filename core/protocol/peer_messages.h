@@ -202,6 +202,11 @@ struct ReduceNote {
   // kRegister: pieces that the member had when it gave up its last attempt, and 1; 0: it did not.
   // kCommit: members that held the mean then.
   std::uint16_t count = 0;
+  // kRegister: the speaker was started again, or is new to the epoch, and does not remember what it
+  // promised before.
+  bool fresh = false;
+  // kRegister and kList: the mean (that is held) cannot count as one of a majority.
+  bool weak = false;
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 

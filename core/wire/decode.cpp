@@ -378,7 +378,9 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .members = std::move(members),
                               .backed = from.getBacked(),
                               .other = from.getOther(),
-                              .count = from.getCount()};
+                              .count = from.getCount(),
+                              .fresh = from.getFresh(),
+                              .weak = from.getWeak()};
 }
 
 Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {

@@ -363,6 +363,8 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   to.setBacked(note.backed);
   to.setOther(note.other);
   to.setCount(note.count);
+  to.setFresh(note.fresh);
+  to.setWeak(note.weak);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

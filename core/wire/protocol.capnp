@@ -202,6 +202,8 @@ struct ReduceNote {
   backed @6 :UInt64;
   other @7 :UInt32;
   count @8 :UInt16;
+  fresh @9 :Bool;
+  weak @10 :Bool;
 }
 
 struct PeerReport {

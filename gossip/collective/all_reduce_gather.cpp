@@ -55,11 +55,13 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   }
   Registration registration;
   if (note.held != 0) {
-    registration.held = {note.held, std::move(note.members), {}};
+    const bool weak = note.weak || !is_quorum(note.members.size());
+    registration.held = {note.held, std::move(note.members), {}, weak};
   } else {
     registration.lost = std::move(note.members);
   }
   if (note.count != 0) registration.blame = Blame{note.other, note.count};
+  registration.fresh = note.fresh;
   gather.registered[from] = std::move(registration);
 }
 
@@ -104,7 +106,7 @@ void AllReduceMachine::consider() {
 bool AllReduceMachine::is_complete() const {
   const auto& registered = gather_->registered;
   const Mean* const standing = standing_mean();
-  if (standing != nullptr && is_quorum(holders(*standing).size())) return true;
+  if (standing != nullptr && backs(holders(*standing))) return true;
   const auto& asked_at = gather_->asked_at;
   const auto cause =
       asked_at && now_ >= *asked_at + options_.answer / kGraceParts ? find_cause() : std::nullopt;
@@ -174,17 +176,15 @@ void AllReduceMachine::close_without_quorum() {
 
 // --- the run -------------------------------------------------------------------------------------
 
-// Of the means of quorums the one of the highest attempt; of a minority's, where there is no other
-// and no quorum is here.
+// Of the means that may count as backed the one of the highest attempt; of the weak ones, where
+// there is no other and those who are here back none.
 const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
-  const bool has_quorum = is_quorum(gather_->registered.size());
-  const auto rank = [this](const Mean& mean) {
-    return std::pair(is_quorum(mean.members.size()), mean.attempt);
-  };
+  const bool is_backed = backs(here());
+  const auto rank = [](const Mean& mean) { return std::pair(!mean.weak, mean.attempt); };
   const Mean* standing = nullptr;
   for (const auto& [member, registration] : gather_->registered) {
     const Mean& held = registration.held;
-    if (held.attempt == 0 || (has_quorum && !is_quorum(held.members.size()))) continue;
+    if (held.attempt == 0 || (is_backed && held.weak)) continue;
     if (standing == nullptr || rank(held) > rank(*standing)) standing = &held;
   }
   return standing;
@@ -193,35 +193,65 @@ const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
 AllReduceMachine::Members AllReduceMachine::holders(const Mean& mean) const {
   Members members;
   for (const auto& [member, registration] : gather_->registered) {
-    if (registration.held.attempt == mean.attempt) members.push_back(member);
+    if (registration.held.is(mean)) members.push_back(member);
   }
   return members;
 }
 
-// A mean that a majority was to hold may have been committed by somebody who is gone: it stands,
-// and is committed when those who hold it are a quorum, or all who are here. Less than a quorum
-// gives it no new attempt: that would let it stand before one that a quorum chose meanwhile.
+AllReduceMachine::Members AllReduceMachine::here() const {
+  Members members;
+  for (const auto& [member, registration] : gather_->registered) members.push_back(member);
+  return members;
+}
+
+// A mean that all of these hold counts as backed: more than half of the members are among them and
+// remember what they promised, and so does the gatherer; or nobody is left who could hold another.
+bool AllReduceMachine::backs(const Members& list) const {
+  const auto remember = static_cast<std::size_t>(
+      std::ranges::count_if(list, [this](Member m) { return !gather_->registered.at(m).fresh; }));
+  return (memory_ != Memory::kNone && is_quorum(remember)) || list.size() == peers_.size();
+}
+
+// Who was started again may have sent another list of this number: one who was not is to gather,
+// if there are enough of them.
+bool AllReduceMachine::hand_to_another() {
+  const Members members = here();
+  if (memory_ != Memory::kNone || backs(members)) return false;
+  std::vector<Member> others;
+  for (const auto& [member, registration] : gather_->registered) {
+    if (!registration.fresh) others.push_back(member);
+  }
+  if (!is_quorum(others.size())) return false;
+  if (current_) {
+    promise(next_attempt(others.front()));
+    report();
+  } else {
+    drop_gather(attempt_after(gather_->attempt, others.front()));
+  }
+  return true;
+}
+
+// A mean that may count as backed may have been committed by somebody who is gone: it stands, and
+// is committed when those who hold it back it, or all who are here. Those who could not have made
+// it give it no new attempt: that would let it stand before one that was chosen meanwhile.
 void AllReduceMachine::decide() {
+  if (hand_to_another()) return;
   Gather& gather = *gather_;
   if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
   if (const Mean* const standing = standing_mean()) {
-    if (!is_quorum(gather.registered.size()) && is_quorum(standing->members.size())) {
-      const Members here = holders(*standing);
+    const Members held_by = holders(*standing);
+    if (!standing->weak && !backs(here())) {
       return end_with({.at = gather.at,
                        .attempt = standing->attempt,
                        .members = standing->members,
-                       .support = here.size(),
-                       .holder = here.front()},
+                       .support = support_of(held_by.size(), true),
+                       .holder = held_by.front()},
                       std::nullopt);
     }
     gather.held = standing->attempt;
     gather.reducing = standing->members;
-    gather.holders = holders(*standing);
-    gather.list = gather.holders;
-    if (!is_quorum(gather.holders.size())) {
-      gather.list.clear();
-      for (const auto& [member, registration] : gather.registered) gather.list.push_back(member);
-    }
+    gather.holders = held_by;
+    gather.list = backs(held_by) ? held_by : here();
     say(LogLevel::kInfo, fmt::format("exchange {}: the mean of attempt {} over {} members stands",
                                      gather.at.exchange, gather.held, gather.reducing.size()));
   } else {
@@ -241,6 +271,7 @@ void AllReduceMachine::start_run() {
   Gather& gather = *gather_;
   listed_ = {gather.at, gather.attempt};
   gather.running = true;
+  gather.weak = !backs(gather.list);
   gather.progress_at = now_;
   gather.awaited = {gather.list.begin(), gather.list.end()};
   for (const auto& [member, registration] : gather.registered) {
@@ -255,6 +286,7 @@ protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
   const Gather& gather = *gather_;
   protocol::ReduceNote list = make_note(Kind::kList, gather.at, gather.attempt);
   list.members = gather.reducing;
+  list.weak = gather.weak;
   if (gather.held != 0) {
     list.held = static_cast<std::uint32_t>(gather.held);
     const auto& lost = gather.registered.at(to).lost;
@@ -284,8 +316,7 @@ std::optional<std::pair<Member, AllReduceMachine::Blame>> AllReduceMachine::find
 // most others goes first, the highest among equals, never ourselves.
 AllReduceMachine::Members AllReduceMachine::reducible() const {
   const auto& registered = gather_->registered;
-  Members members;
-  for (const auto& [member, registration] : registered) members.push_back(member);
+  Members members = here();
   const auto lacks = [&](Member a, Member b) {
     if (gather_->cause == std::pair(a, b)) return true;
     if (a == self_) return is_lost(b);
@@ -318,8 +349,8 @@ void AllReduceMachine::check_done() {
   if (!gather_ || !gather_->running || !gather_->awaited.empty()) return;
   const Members& list = gather_->list;
   const auto there = std::ranges::find_if(list, [this](Member m) { return !is_lost(m); });
-  end_with({gather_->at, gather_->attempt, gather_->reducing, list.size(),
-            there == list.end() ? list.front() : *there},
+  end_with({gather_->at, gather_->attempt, gather_->reducing,
+            support_of(list.size(), gather_->weak), there == list.end() ? list.front() : *there},
            std::nullopt);
 }
 

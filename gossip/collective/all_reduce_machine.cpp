@@ -28,11 +28,12 @@ constexpr std::uint64_t kDoublingsMax = 10;
 
 AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
                                    std::vector<std::string> names, Progress next,
-                                   const std::set<Member>& absent)
+                                   const std::set<Member>& absent, Memory memory)
     : options_(options),
       epoch_(epoch),
       self_(self),
       names_(std::move(names)),
+      memory_(memory),
       next_(next),
       peers_(names_.size()),
       arrivals_(options.stragglers),
@@ -81,6 +82,12 @@ void AllReduceMachine::handle(Begin& begin) {
   early_.clear();
   current_ = Current{
       .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
+  const auto given_up = std::exchange(given_up_, std::nullopt);
+  if (given_up && given_up->at == begin.at) {
+    current_->promised = given_up->promised;
+    current_->joined = given_up->joined;
+    current_->held = given_up->held;
+  }
   // No donor gave a model: they are not asked for it again in the same moment.
   if (begin.at < next_) current_->ignores_until = now_ + options_.answer;
   next_ = {begin.at.backed, begin.at.exchange + 1};
@@ -230,6 +237,8 @@ void AllReduceMachine::report() {
   protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
   message.held = static_cast<std::uint32_t>(own.held.attempt);
   message.members = own.held.attempt != 0 ? own.held.members : own.lost;
+  message.weak = own.held.weak;
+  message.fresh = own.fresh;
   if (own.blame) {
     message.other = own.blame->member;
     message.count = own.blame->count;
@@ -239,7 +248,10 @@ void AllReduceMachine::report() {
 
 AllReduceMachine::Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
-  return {.held = {c.held.attempt, c.held.members, {}}, .lost = lost(), .blame = c.blame};
+  return {.held = {c.held.attempt, c.held.members, {}, c.held.weak},
+          .lost = lost(),
+          .blame = c.blame,
+          .fresh = memory_ != Memory::kWhole};
 }
 
 // For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
@@ -262,11 +274,14 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (note.count != 0 && note.other < peers_.size()) call_silent(note.other);
   const auto blamed = std::exchange(c.blame, std::nullopt);
   wait();
+  c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
     if (note.other >= peers_.size()) return;
     if (blamed) call_silent(blamed->member);  // others have got all that they waited for
     c.joined = note.attempt;
-    if (c.held.attempt == note.held) return accept(std::exchange(c.held, {}));
+    const bool is_held =
+        c.held.attempt == note.held && c.held.weak == c.weak && c.held.members == note.members;
+    if (is_held) return accept(std::exchange(c.held, {}));
     if (note.other == self_) return;
     return fetch({.held = note.held, .members = std::move(note.members), .sources = {note.other}});
   }
@@ -312,6 +327,7 @@ void AllReduceMachine::after_progress() {
 void AllReduceMachine::accept(Mean mean) {
   Current& c = *current_;
   mean.attempt = c.joined;
+  mean.weak = c.weak;
   c.held = std::move(mean);
   if (owner(c.joined) != self_)
     return send(owner(c.joined), make_note(Kind::kDone, c.at, c.joined));
@@ -449,6 +465,9 @@ void AllReduceMachine::end_with(Commit commit, std::optional<Member> from) {
 void AllReduceMachine::finish(Commit commit, Floats mean) {
   const Progress at = commit.at;
   if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
+  // What a majority that remembers holds now has passed all that we may have promised before.
+  const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
+  if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   commit.holder = self_;
   last_ = Last{std::move(commit), std::move(mean)};
   const Commit& ended = last_->commit;
@@ -669,6 +688,9 @@ bool AllReduceMachine::catch_up() {
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
   committed_.reset();
+  if (current_->promised != 0) {
+    given_up_ = {current_->at, current_->promised, current_->joined, std::move(current_->held)};
+  }
   current_.reset();
   early_.clear();
   next_ = further->next;
@@ -758,6 +780,10 @@ AllReduceMachine::Members AllReduceMachine::lost() const {
 
 bool AllReduceMachine::is_quorum(std::size_t members) const {
   return peers_.size() <= 2 || 2 * members > peers_.size();
+}
+
+std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {
+  return weak ? std::min(members, peers_.size() / 2) : members;
 }
 
 bool AllReduceMachine::is_plausible(Attempt attempt) const {

@@ -98,13 +98,20 @@ struct AllReduceOptions {
   ShapeRule shape;
 };
 
+// What a member remembers of the exchanges that it took part in before its machine began.
+enum class Memory {
+  kWhole,
+  kButForOne,  // all, but not what was promised in the exchange that it begins with: a new epoch
+  kNone,       // its process was started again, and it may have been further
+};
+
 class AllReduceMachine {
  public:
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
                    std::vector<std::string> names, Progress next = {},
-                   const std::set<Member>& absent = {});
+                   const std::set<Member>& absent = {}, Memory memory = Memory::kWhole);
 
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; none while it waits for no time.
@@ -113,6 +120,8 @@ class AllReduceMachine {
   bool busy() const { return current_.has_value(); }
   // Whom this member waits for, if for a single one.
   std::optional<Member> waiting_for() const;
+  // Less than kWhole: this member is fresh, and no mean counts as backed on its word.
+  Memory memory() const { return memory_; }
   bool is_explainable(Progress at) const { return claims_.is_explainable(at, now_); }
   // What an exchange of a majority takes, local steps included; none: not seen yet.
   std::optional<Duration> pace() const { return claims_.pace().usual(); }
@@ -136,12 +145,17 @@ class AllReduceMachine {
     Attempt attempt = 0;  // in which it was accepted last; 0: none
     Members members;
     Floats floats;
+    bool weak = false;  // it cannot count as backed
+    // After a restart a gatherer may give a number again.
+    bool is(const Mean& other) const {
+      return attempt == other.attempt && weak == other.weak && members == other.members;
+    }
   };
   struct Commit {
     Progress at;
     Attempt attempt = 0;
     Members members;
-    std::size_t support = 0;  // members that held the mean
+    std::size_t support = 0;  // members that held the mean; of a weak one no majority
     Member holder = 0;        // one of them
   };
   struct Blame {  // a member waited in vain
@@ -166,6 +180,7 @@ class AllReduceMachine {
     TimePoint begun_at{};
     Attempt promised = 0;  // takes part in nothing below
     Attempt joined = 0;    // the last one whose list has come
+    bool weak = false;     // its mean is
     Mean held;
     std::optional<Run> run;
     std::optional<Fetch> fetch;
@@ -180,6 +195,14 @@ class AllReduceMachine {
     Mean held;     // without floats
     Members lost;  // where nothing is held: who does not answer it
     std::optional<Blame> blame;
+    bool fresh = false;
+  };
+  // Of an exchange that was given up to copy a model, in case nobody gives one.
+  struct GivenUp {
+    Progress at;
+    Attempt promised = 0;
+    Attempt joined = 0;
+    Mean held;
   };
   struct Gather {
     Progress at;
@@ -192,6 +215,7 @@ class AllReduceMachine {
     Members list;                                    // sent: who is to hold the mean
     Members reducing;                                // whose mean it is
     Attempt held = 0;                                // it is one that stands
+    bool weak = false;                               // what they are to hold
     Members holders;                                 // and these have it
     std::optional<std::pair<Member, Member>> cause;  // that the attempt before failed: by, of
     std::set<Member> awaited;
@@ -267,6 +291,9 @@ class AllReduceMachine {
   void close_without_quorum();
   const Mean* standing_mean() const;
   Members holders(const Mean& mean) const;
+  Members here() const;
+  bool backs(const Members& list) const;
+  bool hand_to_another();
   void decide();
   std::optional<std::pair<Member, Blame>> find_cause() const;
   Members reducible() const;
@@ -287,6 +314,7 @@ class AllReduceMachine {
   void call_silent(Member member);
   Members lost() const;
   bool is_quorum(std::size_t members) const;
+  std::size_t support_of(std::size_t members, bool weak) const;
   bool is_plausible(Attempt attempt) const;
   bool are_members(const Members& members) const;
   Duration stretched(Duration wait, Attempt attempt) const;
@@ -302,6 +330,8 @@ class AllReduceMachine {
   Epoch epoch_;
   Member self_;
   std::vector<std::string> names_;
+  Memory memory_;
+  std::optional<GivenUp> given_up_;
   Progress next_;             // to begin, or before it while one is current
   bool is_left_out_ = false;  // ourselves, as was said last
   Members missing_;           // others, as was said last

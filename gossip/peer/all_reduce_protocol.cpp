@@ -49,7 +49,8 @@ AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, P
       trained_(start.former && start.former->trained),
       return_every_(patience.max + patience.start),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
-               Progress{start.support.backed, start.exchange}, place.absent),
+               Progress{start.support.backed, start.exchange}, place.absent,
+               start.forgot ? collective::Memory::kNone : collective::Memory::kButForOne),
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
       total_(schedule_.mixings_until(schedule_.steps)),
@@ -219,11 +220,14 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
     return host_.say(LogLevel::kInfo, fmt::format("exchange {} had {} of {} members, a quorum",
                                                   at_.exchange, members, names_.size()));
   }
+  const std::string few = fmt::format("no quorum of {}", names_.size() / 2 + 1);
+  const bool is_fresh = 2 * members > names_.size();
   host_.say(LogLevel::kWarning,
-            fmt::format("exchange {} had {} of {} members, no quorum of {}: trains on at the usual "
+            fmt::format("exchange {} had {} of {} members, {}: trains on at the usual "
                         "pace, and takes the model of a quorum when it meets one; if the others "
                         "are gone for good, a new roster without them ends this",
-                        at_.exchange, members, names_.size(), names_.size() / 2 + 1));
+                        at_.exchange, members, names_.size(),
+                        is_fresh ? "no quorum without those that were started again" : few));
 }
 
 // Others have come further without us.

@@ -28,6 +28,7 @@ class AllReduceProtocol final : public TrainingProtocol {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
+  bool remembers() const override { return machine_.memory() != collective::Memory::kNone; }
   protocol::Support support() const override;
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
   void take(Member from, TransferFlow::Whole whole) override;

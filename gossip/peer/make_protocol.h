@@ -19,6 +19,8 @@ struct ProtocolStart {
   // Of the epoch before, in place of model and state, taken by the protocol; null: none.
   std::shared_ptr<Handover> former = {};
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
+  // What it promised the others: its process was started again (collective::Memory::kNone).
+  bool forgot = false;
   // How long the run has been going on, where its roster says it; see JumpBound.
   std::optional<Duration> run_age = {};
 };

@@ -56,6 +56,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->message() : "";
   if (!same_epoch) leave_session();
   roster_.take(came.roster, came.source, clock());
+  if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
   act(peer::SetRoster{came.roster});
   renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
@@ -323,6 +324,8 @@ void PeerMachine::begin_session(NetworkRun run) {
   }
   ProtocolStart start = protocol_start(run, self);
   start.run_age = roster_.run_age(clock());
+  start.forgot = forgot_run_ == roster.run_identity() || session_epoch_ == roster.epoch;
+  session_epoch_ = roster.epoch;
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);
@@ -379,6 +382,7 @@ void PeerMachine::end_session() {
   assemblers_.clear();  // of members that may have other places from now on
   if (!session_) return;
   if (session_->is_computing()) session_->cancel_training();
+  if (session_->training().remembers()) forgot_run_.reset();
   traffic_before_ = traffic();
   ended_ = Ended{.run_id = session_->run_id(),
                  .run_name = session_->run_name(),

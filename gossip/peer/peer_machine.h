@@ -170,8 +170,11 @@ class PeerMachine {
   std::optional<Former> former_;
   std::optional<Ended> ended_;
   std::optional<RunStart> start_;
-  std::optional<Fallback> fallback_;          // none: a fallback's roster only stands by
-  std::shared_ptr<const Checkpoint> latest_;  // kept last, in this process or an earlier one
+  // The run in which an earlier process took part, until this one knows what that one promised.
+  std::optional<std::string> forgot_run_;
+  std::optional<protocol::Epoch> session_epoch_;  // of the last session
+  std::optional<Fallback> fallback_;              // none: a fallback's roster only stands by
+  std::shared_ptr<const Checkpoint> latest_;      // kept last, in this process or an earlier one
   std::optional<Error> failure_;
   std::string problem_;
   bool trainer_fails_ = false;  // since it did a task

@@ -77,9 +77,12 @@ void PeerShell::on(peer::Event event) {
 
 Result<void> PeerShell::start() {
   STARLING_TRY(world_.disk.make_directory(options_.directory, Disk::Access::kOwner));
-  const auto kept = load_held_roster(world_.disk, options_.directory, world_.identity);
+  auto kept = load_held_roster(world_.disk, options_.directory, world_.identity);
   if (kept) {
-    if (*kept) take_roster(**kept, Source::kOther);
+    if (*kept) {
+      auto roster = std::make_shared<const identity::SignedRoster>(std::move(**kept));
+      on(peer::RosterReceived{.roster = std::move(roster), .was_kept = true});
+    }
   } else {
     world_.log.warning("the kept roster is not used: {}", kept.error().message());
   }

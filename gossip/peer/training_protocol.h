@@ -91,6 +91,9 @@ class TrainingProtocol {
   // destructor may follow.
   virtual std::optional<Handover> hand_over() { return std::nullopt; }
 
+  // False: an earlier process promised what this one does not know of.
+  virtual bool remembers() const { return true; }
+
   // What a greeting says of the model.
   virtual protocol::Support support() const = 0;
 

@@ -102,6 +102,74 @@ void ReduceNetwork::pause(Member member, double seconds) {
   });
 }
 
+void ReduceNetwork::restart(Member member, std::size_t exchanges, double seconds) {
+  if (!nodes_[member].alive) return;
+  trace_ += fmt::format("{:.3f} {} is started again\n", to_seconds(queue_.now().time_since_epoch()),
+                        member);
+  kill(member);
+  nodes_[member].back = true;
+  at(seconds, [this, member, exchanges] {
+    Node& node = nodes_[member];
+    node.alive = true;
+    node.back = false;
+    node.paused_until = {};
+    node.backlog.clear();
+    const std::size_t kept = node.began.size() - std::min(node.began.size(), exchanges);
+    if (kept < node.began.size()) {
+      node.next = node.began[kept];
+      node.began.resize(kept);
+      std::erase_if(node.finished, [&](const Finished& f) { return f.at >= node.next; });
+    }
+    for (Member m = 0; m < nodes_.size(); ++m) {
+      if (m != member) ++connection_[pair_of(m, member)];
+    }
+    replace(member, Memory::kNone);
+    for (Member m = 0; m < nodes_.size(); ++m) {
+      if (m == member || !nodes_[m].alive || down_[pair_of(m, member)]) continue;
+      inform(m, member, true);
+      inform(member, m, true);
+    }
+  });
+}
+
+void ReduceNetwork::change_epoch(double spread) {
+  for (Member m = 0; m < nodes_.size(); ++m) {
+    const Epoch epoch = nodes_[m].epoch + 1;
+    at(rng_.uniform() * spread, [this, m, epoch] { go_on_in(m, epoch); });
+  }
+}
+
+// With what it was at, whose local steps are done.
+void ReduceNetwork::go_on_in(Member member, Epoch epoch) {
+  Node& node = nodes_[member];
+  node.epoch = epoch;
+  if (!node.alive) return;
+  if (node.machine.busy()) {
+    node.next = node.began.back();
+    node.began.pop_back();
+  }
+  const bool is_fresh = node.machine.memory() == Memory::kNone;
+  replace(member, is_fresh ? Memory::kNone : Memory::kButForOne);
+  for (Member m = 0; m < nodes_.size(); ++m) {
+    if (m == member || node.unreachable.contains(m) || !nodes_[m].alive) continue;
+    inform(member, m, true);
+    if (nodes_[m].epoch == epoch) inform(m, member, true);
+  }
+}
+
+void ReduceNetwork::replace(Member member, Memory memory) {
+  Node& node = nodes_[member];
+  trace_ += fmt::format("{:.3f} {} begins at e{}/{} in epoch {}, memory {}\n",
+                        to_seconds(queue_.now().time_since_epoch()), member, node.next.exchange,
+                        node.next.backed, node.epoch, static_cast<int>(memory));
+  forgot_ = true;
+  node.machine = AllReduceMachine(world_.options, node.epoch, member, member_names(nodes_.size()),
+                                  node.next, {}, memory);
+  ++node.life;
+  node.tick_at = {};
+  begin_next(member, rng_.uniform() * world_.spread);
+}
+
 void ReduceNetwork::inform(Member member, Member about, bool reachable) {
   if (reachable) {
     deliver(*std::make_unique<Delivery>(Delivery{member, LinkUp{about, {}}, {}, 0, 0}));
@@ -129,13 +197,15 @@ void ReduceNetwork::begin_next(Member member, double seconds) {
   if (auto found = delays_.find({member, next.exchange}); found != delays_.end()) {
     seconds += found->second;
   }
-  queue_.schedule(after(seconds),
-                  Delivery{member, Begin{next, share(input(member, next.exchange))}, {}, 0, 0});
+  queue_.schedule(
+      after(seconds),
+      Delivery{member, Begin{next, share(input(member, next.exchange))}, {}, 0, 0, node.life});
 }
 
 bool ReduceNetwork::ended() const {
   return std::ranges::all_of(nodes_, [&](const Node& node) {
-    return !node.alive || (node.next.exchange >= world_.exchanges && !node.machine.busy());
+    if (!node.alive) return !node.back;
+    return node.next.exchange >= world_.exchanges && !node.machine.busy();
   });
 }
 
@@ -188,8 +258,12 @@ void ReduceNetwork::deliver(Delivery& delivery) {
     // A copy, as if it had come from the network.
     piece->floats = share({piece->floats.values.begin(), piece->floats.values.end()});
   }
+  const bool is_own =
+      std::holds_alternative<Begin>(delivery.event) || std::holds_alternative<Tick>(delivery.event);
+  if (is_own && delivery.life != node.life) return;
   if (auto* begin = std::get_if<Begin>(&delivery.event)) {
     if (begin->at != node.next) return;  // it has taken another's model meanwhile
+    if (node.began.empty() || node.began.back() < begin->at) node.began.push_back(begin->at);
     node.next = {begin->at.backed, begin->at.exchange + 1};  // or what it finishes with
   }
   if (auto* lost = std::get_if<LinkDown>(&delivery.event)) node.unreachable.insert(lost->member);
@@ -219,11 +293,12 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
   Node& node = nodes_[member];
   for (Action& action : actions) {
     if (auto* note = std::get_if<SendNote>(&action)) {
-      trace_ += fmt::format("{:.3f} {}>{} k{} e{}/{} a{} h{} o{} c{} [{}]\n",
+      trace_ += fmt::format("{:.3f} {}>{} k{} e{}/{} a{} h{} o{} c{}{}{} [{}]\n",
                             to_seconds(queue_.now().time_since_epoch()), member, note->to,
                             static_cast<int>(note->note.kind), note->note.exchange,
                             note->note.backed, note->note.attempt, note->note.held,
-                            note->note.other, note->note.count, fmt::join(note->note.members, ","));
+                            note->note.other, note->note.count, note->note.fresh ? " fresh" : "",
+                            note->note.weak ? " weak" : "", fmt::join(note->note.members, ","));
       if (!transmit(member, note->to, NoteReceived{member, note->note}, 0)) return;
     } else if (auto* piece = std::get_if<SendPiece>(&action)) {
       trace_ += fmt::format("{:.3f} {}>{} piece e{} a{} {:x}\n",
@@ -231,7 +306,8 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
                             piece->at.exchange, piece->attempt, piece->place);
       node.floats_sent += piece->floats.values.size();
       const std::size_t checksum = checksum_of(piece->floats.values);
-      PieceReceived received{member, 1, piece->at, piece->attempt, piece->place, piece->floats};
+      PieceReceived received{member,         node.epoch,   piece->at,
+                             piece->attempt, piece->place, piece->floats};
       if (!transmit(member, piece->to, std::move(received), checksum)) return;
     } else if (auto* finished = std::get_if<Finished>(&action)) {
       trace_ += fmt::format("{} finished e{} a{} [{}]\n", member, finished->at.exchange,
@@ -245,8 +321,9 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
     } else if (auto* catch_up = std::get_if<CatchUp>(&action)) {
       trace_ += fmt::format("{} catches up to e{}/{}\n", member, catch_up->next.exchange,
                             catch_up->next.backed);
-      node.next = catch_up->next;
-      node.catch_ups.push_back(catch_up->next);
+      const bool fails = world_.copies_fail > 0 && rng_.uniform() < world_.copies_fail;
+      node.next = fails ? node.began.back() : catch_up->next;
+      if (!fails) node.catch_ups.push_back(catch_up->next);
       begin_next(member, rng_.uniform() * world_.spread);
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));
@@ -255,7 +332,7 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
   const std::optional<TimePoint> due = node.machine.next_deadline();
   if (due && (node.tick_at == TimePoint{} || *due < node.tick_at)) {
     node.tick_at = std::max(*due, queue_.now());
-    queue_.schedule(node.tick_at, Delivery{member, Tick{}, {}, 0, 0});
+    queue_.schedule(node.tick_at, Delivery{member, Tick{}, {}, 0, 0, node.life});
   }
 }
 
@@ -276,7 +353,8 @@ std::string ReduceNetwork::wrong_results() const {
         return fmt::format("{}: exchange {} is not the mean of its members", m, result.at.exchange);
       }
       const auto [first, fresh] = by_attempt.try_emplace({result.at, result.attempt}, &result);
-      if (!fresh && first->second->members != result.members) {
+      // Numbers begin anew in each epoch, and where a gatherer forgot its own.
+      if (!fresh && !forgot_ && first->second->members != result.members) {
         return fmt::format("{}: attempt {} has other members", m, result.attempt);
       }
       // What a majority holds is one mean, whoever else went on apart. Of two neither is one.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce machines on a simulated network: random latencies, in order for each pair; members are
-// killed at a message, paused, cut off or wrongly suspected, and links fall silent one way or both.
+// killed at a message, restarted from an earlier exchange, paused, cut off or wrongly suspected,
+// models that are asked for do not come, epochs change, and links fall silent one way or both.
 // Checks that nothing sent is ever written again, and what every result must be.
 #pragma once
 
@@ -34,6 +35,7 @@ struct World {
   double spread = 0.05;    // of the beginnings, uniform
   double detection = 0.5;  // from a death to each survivor's news, uniform
   double seconds_max = 600;
+  double copies_fail = 0;  // this part of the models that are asked for
 };
 
 class ReduceNetwork {
@@ -53,6 +55,11 @@ class ReduceNetwork {
   // Both say hello once more over their link, if it is whole.
   void greet(Member a, Member b);
   void pause(Member member, double seconds);
+  // Its process ends and is back after this time, so many of its exchanges earlier; what it ended
+  // since is forgotten.
+  void restart(Member member, std::size_t exchanges, double seconds);
+  // From now on members go on in the next epoch, each within `spread`.
+  void change_epoch(double spread);
   void delay_begin(Member member, Exchange exchange, double seconds) {
     delays_[{member, exchange}] = seconds;
   }
@@ -86,6 +93,7 @@ class ReduceNetwork {
     std::optional<Member> from;
     unsigned connection = 0;
     std::size_t checksum = 0;
+    unsigned life = 0;  // of the receiver, of what is its own
   };
   struct Node {
     AllReduceMachine machine;
@@ -98,11 +106,17 @@ class ReduceNetwork {
     std::vector<Progress> catch_ups;
     std::uint64_t floats_sent = 0;
     std::set<Member> unreachable;
+    std::vector<Progress> began = {};  // in order
+    Epoch epoch = 1;
+    unsigned life = 0;  // a machine's
+    bool back = false;  // it is dead, and will be back
   };
   using Happening = std::variant<Delivery, std::function<void()>>;
 
   void deliver(Delivery& delivery);
   void begin_next(Member member, double seconds);
+  void replace(Member member, Memory memory);
+  void go_on_in(Member member, Epoch epoch);
   void perform(Member member, std::vector<Action> actions);
   bool transmit(Member from, Member to, Event event, std::size_t checksum);
   void inform(Member member, Member about, bool reachable);
@@ -124,6 +138,7 @@ class ReduceNetwork {
   std::size_t messages_ = 0;
   std::string trace_;
   std::string torn_;
+  bool forgot_ = false;  // some member, what it promised
   std::vector<std::string> said_;
 };
 

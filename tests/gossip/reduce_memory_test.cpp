@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce among members that forget what they promised: restarted processes, models that were
+// asked for and did not come, and changes of the epoch. At most one mean of an exchange is backed.
+// STARLING_SEEDS runs more seeds than those of every day.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/gossip/reduce_network.h"
+
+namespace starling::collective {
+namespace {
+
+using testing::ReduceNetwork;
+using testing::World;
+using Kind = protocol::ReduceNote::Kind;
+
+std::uint64_t memory_seeds() {
+  const char* const said = std::getenv("STARLING_SEEDS");
+  return said == nullptr ? 600 : std::strtoull(said, nullptr, 10);
+}
+
+NoteReceived received(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
+                      std::vector<Member> members) {
+  return {from, {kind, 1, exchange, attempt, 0, std::move(members), exchange}};
+}
+
+std::vector<protocol::ReduceNote> notes_of(Kind kind, const std::vector<Action>& actions) {
+  std::vector<protocol::ReduceNote> notes;
+  for (const Action& action : actions) {
+    const auto* sent = std::get_if<SendNote>(&action);
+    if (sent != nullptr && sent->note.kind == kind) notes.push_back(sent->note);
+  }
+  return notes;
+}
+
+// Member 1 of 3 holds a mean with member 0, has missed its commit, and was told that the others are
+// further.
+TEST(AllReduceMemory, WhoGivesUpACopyHoldsTheMeanThatItHeld) {
+  AllReduceMachine machine({.shape = {.choice = ShapeRule::Choice::kTree}}, 1, 1,
+                           testing::member_names(3));
+  TimePoint now{};
+  (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
+  (void)machine.on(received(0, Kind::kList, 0, 1, {0, 1}), now);
+  const PieceReceived mean{0, 1, testing::at(0), 1, place_of(Phase::kDown, 0), share({3, 4})};
+  ASSERT_EQ(notes_of(Kind::kDone, machine.on(mean, now)).size(), 1U);
+  now += std::chrono::seconds(1);
+  (void)machine.on(received(0, Kind::kAhead, 5, 0, {0, 2}), now);
+  const auto further = machine.on(received(2, Kind::kAhead, 5, 0, {0, 2}), now);
+  ASSERT_TRUE(std::holds_alternative<CatchUp>(further.back()));
+  const auto again = machine.on(Begin{testing::at(0), share({1, 2})}, now);
+  const auto registrations = notes_of(Kind::kRegister, again);
+  ASSERT_EQ(registrations.size(), 1U);
+  EXPECT_GT(registrations[0].attempt, 1U);
+  EXPECT_EQ(registrations[0].held, 1U);
+  EXPECT_EQ(registrations[0].members, (std::vector<Member>{0, 1}));
+}
+
+World quick_world(std::size_t members, Exchange exchanges, std::uint64_t seed) {
+  World world{.seed = seed, .members = members, .floats = 5, .exchanges = exchanges};
+  world.spread = 0.3;
+  world.options.stragglers = {.initial = std::chrono::seconds(1), .min = std::chrono::seconds(1)};
+  return world;
+}
+
+std::size_t unbacked(const ReduceNetwork& network, Member member) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      network.finished(member),
+      [](const Finished& result) { return result.next.backed < result.next.exchange; }));
+}
+
+// Nobody else is left who could hold another mean.
+TEST(AllReduceMemory, AllThatWereStartedAgainBackTheirFirstMean) {
+  const World world = quick_world(5, 20, 1);
+  ReduceNetwork network(world);
+  for (Member m = 0; m < 5; ++m) network.at(2, [&network, m] { network.restart(m, 2, 1); });
+  ASSERT_EQ(network.run(), "") << network.trace();
+  EXPECT_EQ(network.wrong_results(), "");
+  for (Member m = 0; m < 5; ++m) EXPECT_LE(unbacked(network, m), 1U) << network.trace();
+}
+
+// More than half were not: they back what they reduce with the others, whoever gathered before.
+TEST(AllReduceMemory, WhoWasStartedAgainTakesPartAmongAMajorityThatWasNot) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    ReduceNetwork network(quick_world(5, 30, seed));
+    network.at(1, [&network] { network.kill(4); });  // all are not there again
+    network.at(3, [&network] { network.restart(0, 0, 0.5); });
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.wrong_results(), "");
+    for (const Member m : {1U, 2U, 3U}) {
+      EXPECT_EQ(network.finished(m).back().members.size(), 4U) << network.trace();
+      EXPECT_EQ(network.finished(m).back().next, testing::at(30));
+    }
+  }
+}
+
+// A majority cannot be found without those that were started again, and one is gone: they go on
+// with means that are not backed.
+TEST(AllReduceMemory, WithoutAMajorityThatRemembersTheyGoOnUnbacked) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    ReduceNetwork network(quick_world(5, 30, seed));
+    network.at(1, [&network] { network.kill(4); });
+    for (const Member m : {0U, 1U}) {
+      network.at(3, [&network, m] { network.restart(m, 0, 0.5); });
+    }
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.wrong_results(), "");
+    for (Member m = 0; m < 4; ++m) {
+      const Finished& last = network.finished(m).back();
+      EXPECT_EQ(last.members.size(), 4U) << network.trace();
+      EXPECT_LT(last.next.backed, last.next.exchange) << network.trace();
+    }
+    EXPECT_LT(network.exchange_seconds().size(), 30U);
+  }
+}
+
+// One exchange of a new epoch is not backed where not all take part; none where all do.
+TEST(AllReduceMemory, ANewEpochCostsOneExchangeThatIsNotBackedAtMost) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool one_is_gone : {false, true}) {
+      World world = quick_world(5, 30, seed);
+      if (!one_is_gone) world.options.stragglers.min = std::chrono::seconds(10);
+      ReduceNetwork network(world);
+      if (one_is_gone) network.at(1, [&network] { network.kill(4); });
+      network.at(4, [&network] { network.change_epoch(0.2); });
+      ASSERT_EQ(network.run(), "") << network.trace();
+      EXPECT_EQ(network.wrong_results(), "");
+      for (Member m = 0; m < 4; ++m) {
+        EXPECT_LE(unbacked(network, m), one_is_gone ? 1U : 0U) << m << "\n" << network.trace();
+        EXPECT_EQ(network.finished(m).back().next, testing::at(30));
+      }
+    }
+  }
+}
+
+TEST(AllReduceMemory, RandomRestartsFailedCopiesAndEpochs) {
+  for (std::uint64_t seed = 1; seed <= memory_seeds(); ++seed) {
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 12});
+    World world = quick_world(3 + rng.below(5), 14, seed);
+    world.options.stragglers.min = std::chrono::milliseconds(20 + rng.below(500));
+    world.options.shape.choice =
+        rng.below(2) == 0 ? ShapeRule::Choice::kRing : ShapeRule::Choice::kTree;
+    world.copies_fail = rng.below(2) == 0 ? 0.5 : 0;
+    world.latency = rng.below(2) == 0 ? 0.005 : 0.05;
+    world.spread = 0.02 + 0.3 * rng.uniform();
+    ReduceNetwork network(world);
+    const auto any = [&] { return static_cast<Member>(rng.below(world.members)); };
+    for (std::uint64_t i = 2 + rng.below(8); i > 0; --i) {
+      const Member a = any();
+      const auto b = static_cast<Member>((a + 1 + rng.below(world.members - 1)) % world.members);
+      const double when = rng.uniform() * 5;
+      const double length = rng.uniform() * 3;
+      switch (rng.below(6)) {
+        case 0:
+        case 1:
+        case 2: {
+          const std::uint64_t exchanges = rng.below(4);
+          network.at(when, [&network, a, exchanges, length] {
+            network.restart(a, exchanges, length / 3);
+          });
+          break;
+        }
+        case 3:
+          network.at(when, [&network, length] { network.change_epoch(length / 3); });
+          break;
+        case 4:
+          network.at(when, [&network, a, b, length] { network.cut(a, b, length); });
+          break;
+        default:
+          network.at(when, [&network, a, length] { network.pause(a, length); });
+      }
+    }
+    if (rng.below(2) == 0) {  // a part without a majority
+      const double when = rng.uniform() * 4;
+      for (Member a = 0; a < world.members / 2; ++a) {
+        for (auto b = static_cast<Member>(world.members / 2); b < world.members; ++b) {
+          network.at(when, [&network, a, b] { network.cut(a, b, 5); });
+        }
+      }
+    }
+    ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
+    ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
+  }
+}
+
+}  // namespace
+}  // namespace starling::collective
