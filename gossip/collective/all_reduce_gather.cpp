@@ -15,8 +15,12 @@ namespace {
 
 // A member that another waited for in vain is given this part of the longest silence to answer.
 constexpr int kGraceParts = 10;
-constexpr int kHeartbeats = 4;  // within the longest silence of a gatherer
-constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so many waits
+// Who still does not register when it was asked so often, though it is heard, is waited for no
+// more.
+constexpr unsigned kAsksMax = 3;
+constexpr unsigned kListsMax = 2;  // in which an accused pair's other half takes part
+constexpr int kHeartbeats = 4;     // within the longest silence of a gatherer
+constexpr int kRunWaits = 4;       // a run whose members say nothing ends after so many waits
 
 }  // namespace
 
@@ -25,7 +29,7 @@ constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so
 void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
   if (answer_if_over(from, at)) return;
-  const bool is_for_us = is_plausible(note.attempt) && owner(note.attempt) == self_;
+  const bool is_for_us = is_plausible(from, note.attempt) && owner(note.attempt) == self_;
   if (at > open()) {  // we are late: another is to gather
     const Attempt next = is_for_us ? attempt_after(note.attempt, gatherer_after(self_)) : 0;
     if (is_for_us) send(from, make_note(Kind::kAsk, at, next));
@@ -42,6 +46,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
     return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
   }
   if (current_ && note.attempt > current_->promised) {
+    if (!follows(from, note.attempt)) return;
     promise(note.attempt);
     report();
   }
@@ -85,8 +90,10 @@ void AllReduceMachine::drop_gather(Attempt instead) {
 void AllReduceMachine::ask_all() {
   gather_->asked_at = now_;
   gather_->late.clear();
+  const bool is_enough = ++gather_->asked > kAsksMax;
   for (Member m = 0; m < peers_.size(); ++m) {
     if (m == self_ || gather_->registered.contains(m)) continue;
+    if (is_enough) gather_->late.insert(m);
     send(m, make_note(Kind::kAsk, gather_->at, gather_->attempt));
   }
 }
@@ -94,7 +101,7 @@ void AllReduceMachine::ask_all() {
 TimePoint AllReduceMachine::closes_at() const {
   const Gather& g = *gather_;
   if (!g.asked_at) return g.first_at + arrivals_.duration();
-  return *g.asked_at + stretched(options_.answer, g.attempt);
+  return *g.asked_at + stretched(options_.answer);
 }
 
 void AllReduceMachine::consider() {
@@ -119,7 +126,7 @@ bool AllReduceMachine::is_complete() const {
   for (const Member m : expected_) {
     if (!registered.contains(m) && !is_lost(m) && !is_lost_to_others(m)) return false;
   }
-  return is_quorum(registered.size()) || may_be_minority(Late::kAwaited);
+  return is_quorum(registered.size()) || (!awaits_mean() && may_be_minority(Late::kAwaited));
 }
 
 // Nobody here can hear any of the others, also when asked again; or these have not begun.
@@ -139,7 +146,8 @@ bool AllReduceMachine::may_be_minority(Late late) const {
 }
 
 void AllReduceMachine::close() {
-  if (is_quorum(gather_->registered.size()) || may_be_minority(Late::kLeftOut)) {
+  if (is_quorum(gather_->registered.size()) ||
+      (!awaits_mean() && may_be_minority(Late::kLeftOut))) {
     decide();
   } else {
     close_without_quorum();
@@ -156,7 +164,7 @@ void AllReduceMachine::close_without_quorum() {
     if (gather.asked_at && peers_[m].heard_at < *gather.asked_at) call_silent(m);
     all_lost = all_lost && (is_lost(m) || gather.late.contains(m));
   }
-  if (!all_lost || !gather.asked_at || !current_) return ask_all();
+  if (!all_lost || !gather.asked_at || !current_ || awaits_mean()) return ask_all();
   if (may_be_minority(Late::kLeftOut)) return decide();
   for (const auto& [member, registration] : gather.registered) {
     if (member == self_ || registration.held.attempt != 0) continue;
@@ -167,7 +175,8 @@ void AllReduceMachine::close_without_quorum() {
       }
       return false;
     }();
-    if (!hears_more) continue;
+    if (!hears_more || current_->passed_on == kAsksMax) continue;
+    ++current_->passed_on;
     promise(next_attempt(member));
     return report();
   }
@@ -245,8 +254,7 @@ void AllReduceMachine::decide() {
                        .attempt = standing->attempt,
                        .members = standing->members,
                        .support = support_of(held_by.size(), true),
-                       .holder = held_by.front()},
-                      std::nullopt);
+                       .holder = held_by.front()});
     }
     gather.held = standing->attempt;
     gather.reducing = standing->members;
@@ -269,6 +277,7 @@ void AllReduceMachine::decide() {
 
 void AllReduceMachine::start_run() {
   Gather& gather = *gather_;
+  lists_ = listed_ && listed_->first == gather.at ? lists_ + 1 : 1;
   listed_ = {gather.at, gather.attempt};
   gather.running = true;
   gather.weak = !backs(gather.list);
@@ -322,6 +331,12 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
     if (a == self_) return is_lost(b);
     return std::ranges::binary_search(registered.at(a).lost, b);
   };
+  // Who accuses others each time may be the cause itself.
+  if (gather_->cause && listed_ && listed_->first == gather_->at && lists_ >= kListsMax) {
+    std::erase_if(members, [&, &cause = *gather_->cause](Member m) {
+      return m != self_ && (m == cause.first || m == cause.second);
+    });
+  }
   while (true) {
     std::ptrdiff_t most = 0;
     Member worst = self_;
@@ -340,7 +355,7 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
 void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
   if (!gather_ || !gather_->running || progress_of(note) != gather_->at) return;
   if (note.attempt != gather_->attempt) return;
-  gather_->awaited.erase(from);
+  if (gather_->awaited.erase(from) == 0) return;
   gather_->progress_at = now_;
   check_done();
 }
@@ -350,8 +365,7 @@ void AllReduceMachine::check_done() {
   const Members& list = gather_->list;
   const auto there = std::ranges::find_if(list, [this](Member m) { return !is_lost(m); });
   end_with({gather_->at, gather_->attempt, gather_->reducing,
-            support_of(list.size(), gather_->weak), there == list.end() ? list.front() : *there},
-           std::nullopt);
+            support_of(list.size(), gather_->weak), there == list.end() ? list.front() : *there});
 }
 
 // --- time ----------------------------------------------------------------------------------------
@@ -373,7 +387,8 @@ void AllReduceMachine::tick_gather() {
     if (m != self_ && is_late && peers_[m].heard_at <= gather.progress_at) call_silent(m);
   }
   if (!current_) return gather_.reset();
-  promise(next_attempt(self_));
+  ++current_->failed[self_];
+  promise(std::max(next_attempt(self_), current_->later));
   report();
 }
 
@@ -381,7 +396,7 @@ void AllReduceMachine::tick_gather() {
 TimePoint AllReduceMachine::run_ends_at() const {
   const Gather& gather = *gather_;
   const bool any_done = gather.awaited.size() < gather.list.size();
-  Duration wait = stretched(piece_wait(), gather.attempt);
+  Duration wait = stretched(piece_wait());
   if (!last_) wait = std::max(wait, options_.stragglers.initial);  // links may come yet
   TimePoint end = gather.progress_at + (any_done ? 3 * wait / 4 : kRunWaits * wait);
   for (const Member m : gather.awaited) {

@@ -16,13 +16,17 @@ using Kind = protocol::ReduceNote::Kind;
 
 // More than any member needs in one exchange: a bound on what one may make us send.
 constexpr unsigned kWantsMax = 16;
-// Rounds go up one by one; no honest member is so many ahead.
-constexpr std::uint64_t kRoundsAhead = 4096;
+// Rounds go up one by one: so many ahead of us is only where a majority is.
+constexpr std::uint64_t kRoundsAhead = 8;
+// Attempts of one exchange that are left at once because one and the same member says so.
+constexpr unsigned kFollowedMax = 4;
+// A list comes within so many times what is learned of its parts.
+constexpr int kListWaits = 2;
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
-constexpr std::uint64_t kDoublingsMax = 10;
+constexpr unsigned kDoublingsMax = 10;
 
 }  // namespace
 
@@ -62,6 +66,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
     if (time) due = std::min(due.value_or(*time), *time);
   };
   sooner(gives_up_at());
+  sooner(source_gives_up_at());
   if (current_) sooner(current_->looks_at);
   return due;
 }
@@ -100,7 +105,8 @@ void AllReduceMachine::handle(Begin& begin) {
   const auto committed = std::exchange(committed_, {});
   if (committed && committed->at == begin.at) {
     if (gathered_from_) arrivals_.learn(now_ - *gathered_from_);
-    return fetch_committed(*committed);
+    look_for(*committed);
+    if (settled_ == begin.at) return;
   }
   const auto asked_for = std::exchange(asked_for_, {});
   const bool was_listed = asked_for && listed_ && *listed_ >= *asked_for;
@@ -117,7 +123,6 @@ void AllReduceMachine::handle(LinkUp& event) {
   const bool is_first = !peers_[event.member].met;
   heard(event.member);
   if (is_first && waiting_for() == event.member) current_->waits_since = now_;
-  peers_[event.member].wants = 0;
   // Without a majority nobody who returns is passed over.
   if (2 * expected_.size() <= peers_.size()) expected_.insert(event.member);
   if (event.at && event.at->backed <= event.at->exchange && *event.at > open())
@@ -155,14 +160,17 @@ void AllReduceMachine::handle(NoteReceived& event) {
       if (gather_ && note.attempt == gather_->attempt && progress_of(note) == gather_->at) {
         gather_->late.insert(event.from);
       }
-      // The gatherer is there, and others are late.
-      if (current_ && !current_->run && !current_->fetch && waiting_for() == event.from) wait();
+      // The gatherer is there, and others are late. A liar could say so for ever.
+      if (current_ && !current_->run && !current_->fetch && waiting_for() == event.from &&
+          now_ < current_->promised_at + list_wait()) {
+        wait();
+      }
       return;
     case Kind::kAhead:
       if (!are_members(note.members)) return;
       return hear_of_further(event.from, progress_of(note), std::move(note.members));
     case Kind::kNotYet:
-      return;
+      return receive_not_yet(event.from, note);
   }
 }
 
@@ -172,10 +180,15 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (!current_ || piece.at != current_->at) return;
   Current& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
-    const bool wanted = c.fetch && c.fetch->sources[c.fetch->source] == piece.from &&
-                        c.fetch->held == piece.attempt &&
-                        piece.floats.values.size() == c.input.values.size();
-    if (wanted) take_result(piece.floats);
+    if (piece.floats.values.size() != c.input.values.size()) return;
+    if (c.ended && c.ended->asked() == piece.from && c.ended->commit.attempt == piece.attempt) {
+      return finish(std::move(c.ended->commit), piece.floats);
+    }
+    if (!c.fetch || c.fetch->source != piece.from || c.fetch->held != piece.attempt) return;
+    Mean mean{.members = std::move(c.fetch->members), .floats = piece.floats};
+    c.fetch.reset();
+    wait();
+    accept(std::move(mean));
   } else if (c.run && piece.attempt == c.joined) {
     const auto at = std::ranges::find(c.run->members, piece.from);
     if (at == c.run->members.end()) return;
@@ -195,6 +208,8 @@ void AllReduceMachine::handle(Tick&) {
   if (current_ && current_->looks_at && now_ >= *current_->looks_at) look_ahead();
   const auto gives_up = gives_up_at();
   if (gives_up && now_ >= *gives_up) stop_waiting();
+  const auto source_gives_up = source_gives_up_at();
+  if (source_gives_up && now_ >= *source_gives_up) try_next_source();
 }
 
 // --- a member's side -----------------------------------------------------------------------------
@@ -211,6 +226,7 @@ void AllReduceMachine::promise(Attempt attempt) {
   if (attempt <= c.promised) return;
   c.blame = blame();
   c.promised = attempt;
+  c.promised_at = now_;
   c.run.reset();
   c.fetch.reset();  // what still comes of it must not undo what we now report
   c.sent.clear();
@@ -246,6 +262,13 @@ void AllReduceMachine::report() {
   send(to, std::move(message));
 }
 
+// A link or a question alone is no sign that the gatherer gets on.
+void AllReduceMachine::report_again() {
+  const TimePoint since = current_->waits_since;
+  report();
+  current_->waits_since = since;
+}
+
 AllReduceMachine::Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
   return {.held = {c.held.attempt, c.held.members, {}, c.held.weak},
@@ -270,7 +293,6 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
-  if (c.fetch && c.fetch->commit) return;
   if (note.count != 0 && note.other < peers_.size()) call_silent(note.other);
   const auto blamed = std::exchange(c.blame, std::nullopt);
   wait();
@@ -283,7 +305,7 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
         c.held.attempt == note.held && c.held.weak == c.weak && c.held.members == note.members;
     if (is_held) return accept(std::exchange(c.held, {}));
     if (note.other == self_) return;
-    return fetch({.held = note.held, .members = std::move(note.members), .sources = {note.other}});
+    return fetch({.held = note.held, .members = std::move(note.members), .source = note.other});
   }
   const bool takes_part = std::ranges::binary_search(note.members, self_);
   // How late the last one was, as far as a member sees it that may be the next gatherer.
@@ -338,6 +360,10 @@ void AllReduceMachine::accept(Mean mean) {
 // A neighbour may hear of an attempt before us. Its pieces of the first half of a ring, or its own
 // up the tree, are at most d floats; anything beyond is not of the protocol.
 void AllReduceMachine::hold_early(PieceReceived& piece) {
+  const auto phase = static_cast<Phase>(piece.place >> 32);
+  const bool is_of_ring =
+      phase == Phase::kScatter && piece.place < place_of(Phase::kScatter, peers_.size());
+  if (!is_of_ring && phase != Phase::kUp) return;
   std::size_t held = piece.floats.values.size();
   for (const auto& [key, early] : early_) {
     if (key.first == piece.from) held += early.floats.values.size();
@@ -367,27 +393,67 @@ void AllReduceMachine::fetch(Fetch fetch) {
   send_want();
 }
 
-// The holder has it, and whoever has finished; its members come first.
-void AllReduceMachine::fetch_committed(Commit commit) {
-  Members sources;
-  if (commit.holder != self_) sources.push_back(commit.holder);
-  for (const bool lost : {false, true}) {
-    for (const Member m : commit.members) {
-      if (m != self_ && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
-    }
-  }
-  if (sources.empty()) return register_with(gatherer_after(gatherer_));
-  const Attempt attempt = commit.attempt;
-  fetch({.commit = std::move(commit), .held = attempt, .sources = std::move(sources)});
-}
-
 void AllReduceMachine::send_want() {
   const Current& c = *current_;
-  protocol::ReduceNote message =
-      make_note(Kind::kWant, c.at, c.fetch->commit ? c.fetch->commit->attempt : c.joined);
+  protocol::ReduceNote message = make_note(Kind::kWant, c.at, c.joined);
   message.held = static_cast<std::uint32_t>(c.fetch->held);
-  send(c.fetch->sources[c.fetch->source], std::move(message));
+  send(c.fetch->source, std::move(message));
   wait();
+}
+
+// The holder has it, and whoever has finished; its members come first.
+void AllReduceMachine::look_for(Commit commit) {
+  std::optional<Ended>& ended = current_->ended;
+  if (!ended || ended->commit.attempt != commit.attempt) {
+    Members sources;
+    if (commit.holder != self_) sources.push_back(commit.holder);
+    for (const bool lost : {false, true}) {
+      for (const Member m : commit.members) {
+        if (m != self_ && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
+      }
+    }
+    if (sources.empty()) return;
+    ended = Ended{.commit = std::move(commit), .sources = std::move(sources)};
+    ask_source();
+  } else if (commit.holder != self_ && ended->sources.size() < 2 * peers_.size()) {
+    const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
+    ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
+  }
+}
+
+void AllReduceMachine::ask_source() {
+  Ended& ended = *current_->ended;
+  protocol::ReduceNote message = make_note(Kind::kWant, ended.commit.at, ended.commit.attempt);
+  message.held = static_cast<std::uint32_t>(ended.commit.attempt);
+  send(ended.asked(), std::move(message));
+  ended.asked_at = now_;
+}
+
+void AllReduceMachine::try_next_source() {
+  Ended& ended = *current_->ended;
+  if (++ended.source < ended.sources.size()) return ask_source();
+  current_->ended.reset();  // nobody has it
+  settled_.reset();
+  if (!waiting_for() && !gather_) register_with(gatherer_after(self_));
+}
+
+std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
+  if (!current_ || !current_->ended) return std::nullopt;
+  const Ended& ended = *current_->ended;
+  const auto& down = peers_[ended.asked()].down_since;
+  const TimePoint until = ended.asked_at + stretched(piece_wait());
+  return down ? std::min(until, std::max(*down, ended.asked_at) + kRelink) : until;
+}
+
+// It does not have the mean that we asked it for.
+void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
+  if (!current_ || progress_of(note) != current_->at) return;
+  const Current& c = *current_;
+  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == note.held) {
+    try_next_source();
+  } else if (c.fetch && c.fetch->source == from && c.fetch->held == note.held) {
+    stop_waiting();
+  }
 }
 
 void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
@@ -404,18 +470,14 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
   } else if (answer_if_over(from, at)) {
     return;
   }
-  if (mean == nullptr || peers_[from].wants == kWantsMax) return;
+  if (mean == nullptr) {
+    protocol::ReduceNote answer = make_note(Kind::kNotYet, at, note.attempt);
+    answer.held = note.held;
+    return send(from, std::move(answer));
+  }
+  if (peers_[from].wants == kWantsMax) return;
   ++peers_[from].wants;
   actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
-}
-
-void AllReduceMachine::take_result(const Floats& floats) {
-  Current& c = *current_;
-  const Fetch fetch = std::move(*c.fetch);
-  c.fetch.reset();
-  if (fetch.commit) return finish(*fetch.commit, floats);
-  wait();
-  accept({.members = fetch.members, .floats = floats});
 }
 
 // --- the end of an exchange ----------------------------------------------------------------------
@@ -425,45 +487,56 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
   if (note.other >= peers_.size()) return;
   const Commit commit{at, note.attempt, std::move(note.members), note.count, note.other};
-  if (at > open()) {
-    hear_of_further(from, after(at, commit.support), commit.members);
-  } else if (at == open() && !committed_) {
-    end_with(commit, from);
+  if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
+  if (at != open()) return;
+  if (!current_) {
+    if (committed_) return;
+    committed_ = commit;
+    if (!gather_ || gather_->at != at) return;
+    for (const auto& [member, registration] : gather_->registered) send_commit(member, commit);
+  } else if (holds(commit)) {
+    end_with(commit);
+  } else if (current_->tellers.try_emplace(from, commit.attempt).first->second == commit.attempt) {
+    look_for(commit);
   }
 }
 
-// The exchange has ended; `from` has told us.
-void AllReduceMachine::end_with(Commit commit, std::optional<Member> from) {
+bool AllReduceMachine::holds(const Commit& commit) const {
+  const Mean& held = current_->held;
+  return held.attempt == commit.attempt && held.members == commit.members;
+}
+
+// The exchange has ended, as we know ourselves.
+void AllReduceMachine::end_with(Commit commit) {
+  settle(commit);
+  if (!current_) {
+    committed_ = std::move(commit);
+  } else if (holds(commit)) {
+    Floats mean = std::move(current_->held.floats);
+    finish(std::move(commit), std::move(mean));
+  } else {
+    look_for(std::move(commit));
+  }
+}
+
+// Who gathers the next exchange, and who is waited for there; who waits for our list hears of it.
+void AllReduceMachine::settle(const Commit& commit) {
+  settled_ = commit.at;
   gatherer_ = owner(commit.attempt);
   expected_ = {commit.members.begin(), commit.members.end()};
   gathered_from_.reset();
-  if (gather_ && gather_->at == commit.at) {
-    for (const auto& [member, registered] : gather_->registered) expected_.insert(member);
-    gathered_from_ = gather_->first_at;
-    for (Member m = 0; m < peers_.size(); ++m) {
-      if (m != self_ && m != from) send_commit(m, commit);
-    }
-    gather_.reset();
+  if (!gather_ || gather_->at != commit.at) return;
+  for (const auto& [member, registered] : gather_->registered) expected_.insert(member);
+  gathered_from_ = gather_->first_at;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m != self_) send_commit(m, commit);
   }
-  if (!current_) {
-    committed_ = std::move(commit);
-  } else if (current_->held.attempt == commit.attempt && current_->held.members == commit.members) {
-    Floats mean = std::move(current_->held.floats);
-    finish(std::move(commit), std::move(mean));
-  } else if (!current_->fetch || !current_->fetch->commit ||
-             current_->fetch->commit->attempt != commit.attempt) {
-    fetch_committed(std::move(commit));
-  } else if (commit.holder != self_) {  // another that has it
-    Fetch& fetch = *current_->fetch;
-    const auto next = static_cast<std::ptrdiff_t>(fetch.source) + 1;
-    if (fetch.sources.size() < 2 * peers_.size()) {
-      fetch.sources.insert(fetch.sources.begin() + next, commit.holder);
-    }
-  }
+  gather_.reset();
 }
 
 void AllReduceMachine::finish(Commit commit, Floats mean) {
   const Progress at = commit.at;
+  if (settled_ != at) settle(commit);
   if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
   // What a majority that remembers holds now has passed all that we may have promised before.
   const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
@@ -513,7 +586,7 @@ void AllReduceMachine::say_who_is_missing(const Commit& commit) {
 std::optional<Member> AllReduceMachine::waiting_for() const {
   if (!current_) return std::nullopt;
   const Current& c = *current_;
-  if (c.fetch) return c.fetch->sources[c.fetch->source];
+  if (c.fetch) return c.fetch->source;
   if (c.run) return c.run->members[c.run->reduction.waits_for()];
   if (c.promised == 0 || owner(c.promised) == self_) return std::nullopt;
   return owner(c.promised);
@@ -532,11 +605,20 @@ Duration AllReduceMachine::piece_wait() const {
   return std::max(pieces_.duration(), options_.answer);
 }
 
-// Undone attempts leave the next ones more time: what seems stuck may only be slow.
-Duration AllReduceMachine::stretched(Duration wait, Attempt attempt) const {
-  const std::uint64_t round = attempt == 0 ? 0 : (attempt - 1) / peers_.size();
-  const std::uint64_t doublings = std::min(round > 2 ? round - 2 : 0, kDoublingsMax);
+// Attempts that came to nothing leave the next ones more time: what seems stuck may only be slow.
+// They are counted here; the numbers of others' attempts say nothing.
+Duration AllReduceMachine::stretched(Duration wait) const {
+  unsigned failed = 0;
+  if (current_) {
+    for (const auto& [gatherer, times] : current_->failed) failed = std::max(failed, times);
+  }
+  const unsigned doublings = std::min(failed > 2 ? failed - 2 : 0, kDoublingsMax);
   return std::min(wait * (1U << doublings), std::max(wait, options_.stragglers.max));
+}
+
+// The longest that heartbeats put off another attempt.
+Duration AllReduceMachine::list_wait() const {
+  return kListWaits * stretched(arrivals_.duration() + piece_wait() + options_.answer);
 }
 
 std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
@@ -550,7 +632,7 @@ std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
   // Another was waited for in vain before: the gatherer may be the cause.
   const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
   const Duration longest = for_gatherer ? for_list : piece_wait();
-  TimePoint until = c.waits_since + stretched(longest, c.promised);
+  TimePoint until = c.waits_since + stretched(longest);
   if (is_starting) {
     until = std::max(until, c.waits_since + options_.stragglers.initial);
   }
@@ -563,11 +645,6 @@ std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
 void AllReduceMachine::stop_waiting() {
   Current& c = *current_;
   const Member silent = *waiting_for();
-  if (c.fetch && c.fetch->commit) {
-    if (++c.fetch->source < c.fetch->sources.size()) return send_want();
-    c.fetch.reset();  // all who had the mean are gone
-    return register_with(gatherer_after(c.promised == 0 ? self_ : owner(c.promised)));
-  }
   const Member gatherer = owner(c.promised);
   const bool of_others = c.run || c.fetch;
   if (of_others) {
@@ -576,7 +653,8 @@ void AllReduceMachine::stop_waiting() {
                     names_[silent], c.at.exchange, c.joined));
   }
   const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
-  promise(next_attempt(next));
+  ++c.failed[gatherer];
+  promise(std::max(next_attempt(next), c.later));
   if (silent == gatherer) call_silent(silent);
   report();
 }
@@ -585,15 +663,14 @@ void AllReduceMachine::stop_waiting() {
 void AllReduceMachine::resend(Member to) {
   if (current_) {
     const Current& c = *current_;
+    if (c.ended && c.ended->asked() == to) ask_source();
     if (c.fetch) {
       if (waiting_for() == to) send_want();
     } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
       if (c.held.attempt == c.promised) {
         send(to, make_note(Kind::kDone, c.at, c.joined));
       } else {
-        const TimePoint since = c.waits_since;
-        report();
-        current_->waits_since = since;  // a link alone is no sign of a gatherer
+        report_again();
       }
     }
     for (const SendPiece& piece : c.sent) {
@@ -613,13 +690,19 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
   const Progress at = progress_of(note);
   if (answer_if_over(from, at)) return;
   if (current_ && at == current_->at && note.attempt != 0) {
-    if (!is_plausible(note.attempt)) return;
+    if (!is_plausible(from, note.attempt)) return;
     if (note.attempt < current_->promised) {
       return send(from, make_note(Kind::kAsk, at, current_->promised));
     }
-    promise(note.attempt);
-    if (current_->joined < note.attempt) return report();
-  } else if (is_plausible(note.attempt) && (at == next_ || may_follow(at))) {
+    if (note.attempt == current_->promised) {  // no sign that the gatherer gets on
+      if (current_->joined < note.attempt) report_again();
+      return;
+    }
+    if (follows(from, note.attempt)) {
+      promise(note.attempt);
+      return report();
+    }
+  } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
     const std::pair asked_for(at, Attempt{note.attempt});
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
   }
@@ -633,9 +716,6 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
 bool AllReduceMachine::answer_if_over(Member to, Progress at) {
   const Commit* commit = last_ ? &last_->commit : nullptr;
   if (committed_ && committed_->at == at) commit = &*committed_;
-  if (current_ && current_->at == at && current_->fetch && current_->fetch->commit) {
-    commit = &*current_->fetch->commit;
-  }
   if (commit != nullptr && commit->at == at) {
     if (gathered_from_ && !expected_.contains(to)) arrivals_.learn(now_ - *gathered_from_);
     expected_.insert(to);  // it comes to the next one
@@ -786,9 +866,25 @@ std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {
   return weak ? std::min(members, peers_.size() / 2) : members;
 }
 
-bool AllReduceMachine::is_plausible(Attempt attempt) const {
+bool AllReduceMachine::is_plausible(Member from, Attempt attempt) {
+  if (attempt == 0 || attempt > kAttemptMax) return false;
   const Attempt promised = current_ ? current_->promised : 0;
-  return attempt != 0 && attempt <= std::min(promised + kRoundsAhead * peers_.size(), kAttemptMax);
+  if (attempt <= promised + kRoundsAhead * peers_.size()) return true;
+  if (!current_) return false;
+  Attempt& named = current_->named[from];
+  named = std::max(named, attempt);
+  const auto further = std::ranges::count_if(
+      current_->named, [attempt](const auto& entry) { return entry.second >= attempt; });
+  return 2 * static_cast<std::size_t>(further) > peers_.size();
+}
+
+// Whether an attempt is left because another is asked for. A member that asks too often is followed
+// once our own has come to nothing.
+bool AllReduceMachine::follows(Member from, Attempt attempt) {
+  Current& c = *current_;
+  if (attempt <= c.promised || c.promised == 0 || c.left_at[from]++ < kFollowedMax) return true;
+  c.later = std::max(c.later, attempt);
+  return false;
 }
 
 bool AllReduceMachine::are_members(const Members& members) const {

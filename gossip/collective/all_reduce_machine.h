@@ -162,13 +162,20 @@ class AllReduceMachine {
     Member member = 0;
     std::uint16_t count = 0;  // ReduceNote::count
   };
-  // A mean that is to be fetched: of a commit, or to be accepted in the attempt at hand.
+  // A mean that stands, to be accepted in the attempt at hand.
   struct Fetch {
-    std::optional<Commit> commit;
     Attempt held = 0;  // the attempt that it is of
     Members members;
+    Member source = 0;
+  };
+  // A mean that is said to be committed. Until somebody sends it, this member takes part as before:
+  // a commit may be of a liar, or of members that were started again since.
+  struct Ended {
+    Commit commit;
     Members sources;  // asked one after the other
     std::size_t source = 0;
+    TimePoint asked_at{};
+    Member asked() const { return sources[source]; }
   };
   struct Run {
     Members members;
@@ -184,12 +191,20 @@ class AllReduceMachine {
     Mean held;
     std::optional<Run> run;
     std::optional<Fetch> fetch;
-    std::optional<Blame> blame;         // of the attempt before
-    std::vector<SendPiece> sent;        // in the attempt at hand
-    TimePoint waits_since{};            // for waiting_for()
-    Duration longest_wait{};            // for a piece
-    TimePoint ignores_until{};          // that others are further
-    std::optional<TimePoint> looks_at;  // whether they can be believed
+    std::optional<Ended> ended;
+    std::map<Member, Attempt> tellers;   // of commits, and what they said first
+    std::map<Member, Attempt> named;     // the highest attempt that each has spoken of
+    std::map<Member, unsigned> left_at;  // attempts that were left when it said so
+    unsigned passed_on = 0;              // so often to another gatherer who might hear more
+    Attempt later = 0;                   // that somebody asked for who is not followed any more
+    std::map<Member, unsigned> failed;   // attempts that we left in vain, by gatherer
+    std::optional<Blame> blame;          // of the attempt before
+    std::vector<SendPiece> sent;         // in the attempt at hand
+    TimePoint promised_at{};             // the last promise
+    TimePoint waits_since{};             // for waiting_for()
+    Duration longest_wait{};             // for a piece
+    TimePoint ignores_until{};           // that others are further
+    std::optional<TimePoint> looks_at;   // whether they can be believed
   };
   struct Registration {
     Mean held;     // without floats
@@ -209,7 +224,8 @@ class AllReduceMachine {
     Attempt attempt = 0;
     TimePoint first_at{};
     std::optional<TimePoint> asked_at;          // all were, in place of waiting for them to begin
-    std::set<Member> late;                      // of these: they have not begun
+    unsigned asked = 0;                         // so often
+    std::set<Member> late;                      // of these: they have not begun, or only talk
     std::map<Member, Registration> registered;  // also those who came too late for the list
     bool running = false;
     Members list;                                    // sent: who is to hold the mean
@@ -246,6 +262,7 @@ class AllReduceMachine {
   void register_with(Member gatherer);
   void promise(Attempt attempt);
   void report();
+  void report_again();
   Registration registration() const;
   std::optional<Blame> blame() const;
   void join(Attempt attempt, Members members);
@@ -255,10 +272,17 @@ class AllReduceMachine {
   void take_early();
   void hold_early(PieceReceived& piece);
   void fetch(Fetch fetch);
-  void fetch_committed(Commit commit);
   void send_want();
-  void take_result(const Floats& floats);
-  void end_with(Commit commit, std::optional<Member> from);
+  void look_for(Commit commit);
+  void ask_source();
+  void try_next_source();
+  std::optional<TimePoint> source_gives_up_at() const;
+  void receive_not_yet(Member from, const protocol::ReduceNote& note);
+  bool holds(const Commit& commit) const;
+  // Somebody may send the mean of a majority: no reason to go on apart.
+  bool awaits_mean() const { return current_ && current_->ended; }
+  void end_with(Commit commit);
+  void settle(const Commit& commit);
   void finish(Commit commit, Floats mean);
   void stop_waiting();
   void wait();
@@ -315,9 +339,11 @@ class AllReduceMachine {
   Members lost() const;
   bool is_quorum(std::size_t members) const;
   std::size_t support_of(std::size_t members, bool weak) const;
-  bool is_plausible(Attempt attempt) const;
+  bool is_plausible(Member from, Attempt attempt);
+  bool follows(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
-  Duration stretched(Duration wait, Attempt attempt) const;
+  Duration stretched(Duration wait) const;
+  Duration list_wait() const;
   Duration piece_wait() const;
   void heard(Member from);
   protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
@@ -350,8 +376,10 @@ class AllReduceMachine {
   std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
   std::optional<std::pair<Progress, Attempt>> listed_;     // here last; no attempt has two lists
+  unsigned lists_ = 0;                                     // of that exchange
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // the same: others have come so far
   std::optional<Last> last_;
+  std::optional<Progress> settled_;
   std::optional<TimePoint> gathered_from_;  // the last commit, if here: its first registration
   std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
 };

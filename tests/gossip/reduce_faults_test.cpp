@@ -315,11 +315,18 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
   const auto asked = notes_to(1, machine.on(commit, now));
   ASSERT_EQ(asked.size(), 1U);
   EXPECT_EQ(asked[0].kind, Kind::kWant);
+  // Meanwhile it takes part in the exchange, in case that nobody has it.
   for (const Member next : {0U, 3U}) {
-    now = *machine.next_deadline();
-    const auto again = notes_to(next, machine.on(Tick{}, now));
+    std::vector<protocol::ReduceNote> again;
+    for (int ticks = 0; again.empty() && ticks < 40; ++ticks) {
+      for (const Member m : {0U, 1U, 3U}) {  // all are there
+        (void)machine.on(note(m, Kind::kWait, 4, 0, {}), now);
+      }
+      now = *machine.next_deadline();
+      again = notes_to(next, machine.on(Tick{}, now));
+      std::erase_if(again, [](const auto& sent) { return sent.kind != Kind::kWant; });
+    }
     ASSERT_EQ(again.size(), 1U) << next;
-    EXPECT_EQ(again[0].kind, Kind::kWant);
   }
   const PieceReceived mean{3, 1, testing::at(4), 1, place_of(Phase::kResult, 0), share({3, 4})};
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, now).back()));

@@ -3,6 +3,9 @@
 // crash nothing and are not kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "tests/gossip/reduce_network.h"
 
 namespace starling::collective {
@@ -85,7 +88,6 @@ TEST(AllReduceHostile, NotesThatNobodyMaySendChangeNothing) {
       note(0, Kind::kCommit, 0, 1, {}),           //
       note(0, Kind::kCommit, 0, 1, {0, 99}),      //
       note(0, Kind::kCommit, 0, 0, {0, 1}),       // no number
-      note(0, Kind::kWant, 0, 1),                 // we hold nothing
       note(3, Kind::kDone, 0, 1),                 // we do not gather
       note(3, Kind::kAhead, 7, 0, {9}),           // no list of members
       note(2, Kind::kRegister, 0, 2, {5, 1}, 1),  // no list of members
@@ -118,9 +120,78 @@ TEST(AllReduceHostile, AResultIsNotSentForEver) {
   (void)machine.on(Begin{testing::at(0), share(kInput)}, TimePoint{} + std::chrono::seconds(1));
   ASSERT_FALSE(machine.busy());
   std::size_t sent = 0;
-  for (int i = 0; i < 1000; ++i) sent += machine.on(note(1, Kind::kWant, 0, 1), TimePoint{}).size();
+  for (int i = 0; i < 1000; ++i) {
+    (void)machine.on(LinkUp{1, {}}, TimePoint{});  // a new link is no new exchange
+    sent += machine.on(note(1, Kind::kWant, 0, 1), TimePoint{}).size();
+  }
   EXPECT_GT(sent, 0U);
   EXPECT_LE(sent, 16U);
+}
+
+std::vector<protocol::ReduceNote> notes(Member to, Kind kind, const std::vector<Action>& actions) {
+  std::vector<protocol::ReduceNote> notes;
+  for (const Action& action : actions) {
+    const auto* sent = std::get_if<SendNote>(&action);
+    if (sent != nullptr && sent->to == to && sent->note.kind == kind) notes.push_back(sent->note);
+  }
+  return notes;
+}
+
+NoteReceived commit(Member from, std::uint32_t attempt, std::vector<Member> members,
+                    Member holder) {
+  NoteReceived note_of = note(from, Kind::kCommit, 0, attempt, std::move(members));
+  note_of.note.count = 3;
+  note_of.note.other = holder;
+  return note_of;
+}
+
+TEST(AllReduceHostile, WhoLacksAMeanSaysSo) {
+  AllReduceMachine machine = in_attempt();
+  NoteReceived want = note(3, Kind::kWant, 0, 9, {}, 9);
+  const auto answer = notes(3, Kind::kNotYet, machine.on(want, TimePoint{}));
+  ASSERT_EQ(answer.size(), 1U);
+  EXPECT_EQ(answer[0].held, 9U);
+}
+
+// It goes on with what it is at until a mean comes, and asks for one commit of each teller.
+TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
+  AllReduceMachine machine = in_attempt();
+  const auto not_yet = [&](Member from, std::uint32_t attempt) {
+    return machine.on(note(from, Kind::kNotYet, 0, attempt, {}, attempt), TimePoint{});
+  };
+  EXPECT_EQ(notes(3, Kind::kWant, machine.on(commit(3, 12, {0, 2, 3}, 3), TimePoint{})).size(), 1U);
+  EXPECT_TRUE(not_yet(0, 12).empty());  // it was not asked
+  EXPECT_EQ(notes(0, Kind::kWant, not_yet(3, 12)).size(), 1U);
+  EXPECT_EQ(notes(2, Kind::kWant, not_yet(0, 12)).size(), 1U);
+  EXPECT_TRUE(not_yet(2, 12).empty());
+  EXPECT_TRUE(machine.on(commit(3, 16, {0, 2, 3}, 0), TimePoint{}).empty());
+  EXPECT_EQ(machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{}).size(), 1U);
+  // Of another it is believed, and then its mean comes.
+  EXPECT_EQ(notes(2, Kind::kWant, machine.on(commit(2, 3, {0, 2, 3}, 2), TimePoint{})).size(), 1U);
+  PieceReceived mean = piece(2, 3, place_of(Phase::kResult, 0), kInput.size());
+  EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, TimePoint{}).back()));
+}
+
+TEST(AllReduceHostile, ANumberFarAheadIsFollowedWhereAMajorityIs) {
+  AllReduceMachine machine = in_attempt();
+  const std::uint32_t far = 1 + 3 + 100 * 4;  // of member 3
+  EXPECT_TRUE(machine.on(note(3, Kind::kAsk, 0, far), TimePoint{}).empty());
+  EXPECT_TRUE(machine.on(note(0, Kind::kAsk, 0, far), TimePoint{}).empty());
+  EXPECT_EQ(notes(3, Kind::kRegister, machine.on(note(2, Kind::kAsk, 0, far), TimePoint{})).size(),
+            1U);
+}
+
+TEST(AllReduceHostile, EarlyPiecesOfPlacesThatCannotBeEarlyAreNotKept) {
+  AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
+  (void)machine.on(Begin{testing::at(0), share(kInput)}, TimePoint{});
+  for (const std::uint64_t place :
+       {place_of(Phase::kScatter, 4), place_of(Phase::kGather, 0), place_of(Phase::kDown, 0),
+        place_of(Phase::kResult, 1), ~std::uint64_t{0}}) {
+    (void)machine.on(piece(0, 1, place, 2), TimePoint{});
+    EXPECT_EQ(machine.early_floats(), 0U) << place;
+  }
+  (void)machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{});
+  EXPECT_EQ(machine.early_floats(), 2U);
 }
 
 // Members that send nonsense with plausible numbers: no crash, bounded answers, bounded memory.
@@ -188,6 +259,136 @@ TEST(AllReduceHostile, RandomEvents) {
         follow(machine.on(Tick{}, now));
       }
     }
+  }
+}
+
+// --- one liar in a network -----------------------------------------------------------------------
+
+using testing::ReduceNetwork;
+using testing::World;
+
+constexpr std::size_t kOfLiar = 5;
+
+// Of a member that lies every 20 ms to everybody, whatever its machine does beside it.
+struct Liar {
+  const char* name;
+  Member self;
+  bool mute;
+  std::function<protocol::ReduceNote(Member to, Progress at, std::uint32_t lie)> lie;
+};
+
+protocol::ReduceNote about(Kind kind, Progress at, std::uint32_t attempt) {
+  return {.kind = kind, .exchange = at.exchange, .attempt = attempt, .backed = at.backed};
+}
+
+std::vector<Liar> liars(Member self) {
+  return {
+      {"commits of means that nobody has", self, false,
+       [self](Member, Progress at, std::uint32_t lie) {
+         protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
+         note.members = {0, 1, 2, 3, 4};
+         note.count = kOfLiar;
+         note.other = self;
+         return note;
+       }},
+      {"the same, and its machine is mute", self, true,
+       [self](Member to, Progress at, std::uint32_t lie) {
+         protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
+         note.members = {0, 1, 2, 3, 4};
+         note.count = kOfLiar;
+         note.other = lie % 2 == 0 ? self : (to + 1) % kOfLiar;
+         return note;
+       }},
+      {"asks of the next attempts", self, false,
+       [](Member, Progress at, std::uint32_t lie) { return about(Kind::kAsk, at, 1 + lie); }},
+      {"asks of attempts of its own that it does not gather", self, true,
+       [self](Member, Progress at, std::uint32_t lie) {
+         return about(Kind::kAsk, at, static_cast<std::uint32_t>(1 + self + lie % 8 * kOfLiar));
+       }},
+      {"asks of very high attempts", self, false,
+       [](Member, Progress at, std::uint32_t lie) {
+         return about(Kind::kAsk, at, (1U << 30) + lie);
+       }},
+      {"registrations of high attempts", self, false,
+       [](Member to, Progress at, std::uint32_t lie) {
+         return about(Kind::kRegister, at, static_cast<std::uint32_t>(1 + to + lie % 50 * kOfLiar));
+       }},
+      {"heartbeats without a list", self, true,
+       [](Member, Progress at, std::uint32_t) { return about(Kind::kWait, at, 0); }},
+      {"blame of all others in turn, and no pieces", self, true,
+       [](Member to, Progress at, std::uint32_t lie) {
+         protocol::ReduceNote note = about(
+             Kind::kRegister, at, static_cast<std::uint32_t>(1 + to + lie / 50 % 8 * kOfLiar));
+         note.other = lie % kOfLiar;
+         note.count = 1;
+         return note;
+       }},
+      {"that it is done, again and again", self, true,
+       [](Member to, Progress at, std::uint32_t lie) {
+         return lie % 2 == 0 ? about(Kind::kRegister, at, static_cast<std::uint32_t>(1 + to))
+                             : about(Kind::kDone, at,
+                                     static_cast<std::uint32_t>(1 + to + lie / 50 % 8 * kOfLiar));
+       }},
+  };
+}
+
+// Learned deadlines are 2 and 3 s here. An exchange of the others takes a few of them at the
+// most, and one of them on average, however long it goes on.
+TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
+  for (const Member self : {0U, 2U}) {
+    for (const Liar& liar : liars(self)) {
+      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        SCOPED_TRACE(::testing::Message() << liar.name << ", member " << self << ", seed " << seed);
+        World world{.seed = seed, .members = kOfLiar, .floats = 13, .exchanges = 60};
+        world.spread = 0.2;
+        world.options.stragglers = {.initial = std::chrono::seconds(2),
+                                    .min = std::chrono::seconds(2)};
+        ReduceNetwork network(world);
+        std::uint32_t lie = 0;
+        std::function<void()> go_on = [&] {
+          if (liar.mute) network.mute(self);
+          for (Member m = 0; m < kOfLiar; ++m) {
+            if (m != self) network.tell(self, m, liar.lie(m, network.place(m), lie));
+          }
+          ++lie;
+          network.at(0.02, go_on);
+        };
+        network.at(2, go_on);
+        network.do_not_await(self);
+        EXPECT_EQ(network.run(), "");
+        double sum = 0;
+        double most = 0;
+        for (const double seconds : network.exchange_seconds()) {
+          sum += seconds;
+          most = std::max(most, seconds);
+        }
+        const auto exchanges = static_cast<double>(network.exchange_seconds().size());
+        EXPECT_GT(exchanges, 50);
+        EXPECT_LT(sum / exchanges, 4);
+        EXPECT_LT(most, 40);
+      }
+    }
+  }
+}
+
+// It is heard, and takes part in nothing: those who are left with it are no majority, and go on.
+TEST(AllReduceHostile, WhoOnlyTalksDoesNotHoldAMinorityUp) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    World world{.seed = seed, .members = kOfLiar, .floats = 13, .exchanges = 30};
+    world.options.stragglers.min = std::chrono::seconds(2);
+    ReduceNetwork network(world);
+    for (const Member m : {3U, 4U}) network.at(1, [&network, m] { network.kill(m); });
+    std::function<void()> talk = [&] {
+      network.mute(2);
+      for (const Member m : {0U, 1U}) {
+        network.tell(2, m, about(Kind::kNotYet, network.place(m), 1));
+      }
+      network.at(0.02, talk);
+    };
+    network.at(1, talk);
+    network.do_not_await(2);
+    ASSERT_EQ(network.run(), "") << "seed " << seed;
+    EXPECT_EQ(network.finished(0).back().members, (std::vector<Member>{0, 1}));
   }
 }
 

@@ -178,6 +178,16 @@ void ReduceNetwork::inform(Member member, Member about, bool reachable) {
   }
 }
 
+void ReduceNetwork::tell(Member from, Member to, protocol::ReduceNote note) {
+  note.epoch = nodes_[from].epoch;
+  transmit(from, to, NoteReceived{from, std::move(note)}, 0);
+}
+
+Progress ReduceNetwork::place(Member member) const {
+  const Node& node = nodes_[member];
+  return node.machine.busy() ? node.began.back() : node.next;
+}
+
 std::vector<float> ReduceNetwork::input(Member member, Exchange exchange) const {
   Rng rng({.seed = world_.seed + 77 * exchange, .purpose = Purpose::kTest, .node = member + 1});
   std::vector<float> values(world_.floats);
@@ -205,6 +215,7 @@ void ReduceNetwork::begin_next(Member member, double seconds) {
 bool ReduceNetwork::ended() const {
   return std::ranges::all_of(nodes_, [&](const Node& node) {
     if (!node.alive) return !node.back;
+    if (!node.awaited) return true;
     return node.next.exchange >= world_.exchanges && !node.machine.busy();
   });
 }
@@ -292,6 +303,9 @@ bool ReduceNetwork::transmit(Member from, Member to, Event event, std::size_t ch
 void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
   Node& node = nodes_[member];
   for (Action& action : actions) {
+    const bool is_sent =
+        std::holds_alternative<SendNote>(action) || std::holds_alternative<SendPiece>(action);
+    if (node.mute && is_sent) continue;
     if (auto* note = std::get_if<SendNote>(&action)) {
       trace_ += fmt::format("{:.3f} {}>{} k{} e{}/{} a{} h{} o{} c{}{}{} [{}]\n",
                             to_seconds(queue_.now().time_since_epoch()), member, note->to,

@@ -55,6 +55,13 @@ class ReduceNetwork {
   // Both say hello once more over their link, if it is whole.
   void greet(Member a, Member b);
   void pause(Member member, double seconds);
+  // What a liar says beside its machine, which may be mute.
+  void tell(Member from, Member to, protocol::ReduceNote note);
+  void mute(Member member) { nodes_[member].mute = true; }
+  // Whether it ends its exchanges does not count.
+  void do_not_await(Member member) { nodes_[member].awaited = false; }
+  // The exchange that it has begun, or is to begin.
+  Progress place(Member member) const;
   // Its process ends and is back after this time, so many of its exchanges earlier; what it ended
   // since is forgotten.
   void restart(Member member, std::size_t exchanges, double seconds);
@@ -110,6 +117,8 @@ class ReduceNetwork {
     Epoch epoch = 1;
     unsigned life = 0;  // a machine's
     bool back = false;  // it is dead, and will be back
+    bool awaited = true;
+    bool mute = false;  // what its machine sends is lost
   };
   using Happening = std::variant<Delivery, std::function<void()>>;
 
