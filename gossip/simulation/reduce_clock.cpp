@@ -6,8 +6,8 @@
 namespace starling::gossip {
 namespace {
 
-constexpr std::size_t kLeader = 0;
-// Beside the steps of a ring or tree: words to the leader and back, twice.
+constexpr std::size_t kGatherer = 0;
+// Beside the steps of a ring or tree: words to the gatherer and back, twice.
 constexpr std::uint64_t kWordTurns = 4;
 
 }  // namespace
@@ -16,16 +16,16 @@ void ReduceClock::add(std::uint32_t node, double ready, double uplink_free, doub
   members_.push_back({node, ready, uplink_free, downlink_free});
 }
 
-void ReduceClock::leader_waits_until(double time) {
-  leader_begins_ = std::max(leader_begins_, time);
+void ReduceClock::gatherer_waits_until(double time) {
+  gatherer_begins_ = std::max(gatherer_begins_, time);
 }
 
 Traffic ReduceClock::run(std::uint64_t bytes, std::uint64_t exchange) {
   traffic_ = {};
   if (members_.size() < 2) return traffic_;
   number_ = exchange * (2 * members_.size() + kWordTurns);
-  gather_at_leader();
-  members_[kLeader].ready = std::max(members_[kLeader].ready, leader_begins_);
+  hear_all();
+  members_[kGatherer].ready = std::max(members_[kGatherer].ready, gatherer_begins_);
   tell_all();
   const std::uint64_t floats = bytes / 4;
   if (collective::choose_shape({}, members_.size(), floats) == collective::Shape::kRing) {
@@ -33,7 +33,7 @@ Traffic ReduceClock::run(std::uint64_t bytes, std::uint64_t exchange) {
   } else {
     tree(floats);
   }
-  gather_at_leader();
+  hear_all();
   tell_all();
   return traffic_;
 }
@@ -47,19 +47,19 @@ double ReduceClock::word(std::size_t from, std::size_t to, double time) {
                     .seconds;
 }
 
-// The leader has heard of all.
-void ReduceClock::gather_at_leader() {
+// The gatherer has heard of all.
+void ReduceClock::hear_all() {
   ++number_;
   for (std::size_t i = 1; i < members_.size(); ++i) {
-    members_[kLeader].ready =
-        std::max(members_[kLeader].ready, word(i, kLeader, members_[i].ready));
+    members_[kGatherer].ready =
+        std::max(members_[kGatherer].ready, word(i, kGatherer, members_[i].ready));
   }
 }
 
 void ReduceClock::tell_all() {
   ++number_;
   for (std::size_t i = 1; i < members_.size(); ++i) {
-    members_[i].ready = word(kLeader, i, members_[kLeader].ready);
+    members_[i].ready = word(kGatherer, i, members_[kGatherer].ready);
   }
 }
 
@@ -133,7 +133,7 @@ void ReduceClock::climb(std::size_t member, std::uint64_t floats,
   for (const double reaches : arrivals) {
     members_[member].ready = std::max(members_[member].ready, receive(member, floats, reaches));
   }
-  if (member == kLeader) return;
+  if (member == kGatherer) return;
   const std::size_t parent = member - (std::size_t{1} << levels);
   reaches_parent[member] = send(member, parent, floats, members_[member].ready);
 }

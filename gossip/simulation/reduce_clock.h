@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time of one all-reduce as peers run it (gossip/collective): a word to the leader, the
+// Virtual time of one all-reduce as peers run it (gossip/collective): a word to the gatherer, the
 // attempt, the pieces round a ring or along a tree, a word that each is done, and the commit. Every
 // word and piece pays latency, jitter and the splits of the network, and what is lost is sent
 // again.
@@ -28,10 +28,10 @@ class ReduceClock {
   // The network must outlive it.
   explicit ReduceClock(const sim::Network& network) : network_(network) {}
 
-  // In ascending order of nodes; the first one leads.
+  // In ascending order of nodes; the first one gathers.
   void add(std::uint32_t node, double ready, double uplink_free, double downlink_free);
   // The attempt does not begin before this, seconds.
-  void leader_waits_until(double time);
+  void gatherer_waits_until(double time);
   // Everybody gets the mean of `bytes`. `exchange`: the number of this all-reduce. Returns what it
   // cost: pieces, since words take no time on a link.
   Traffic run(std::uint64_t bytes, std::uint64_t exchange);
@@ -41,7 +41,7 @@ class ReduceClock {
   double word(std::size_t from, std::size_t to, double time);
   double send(std::size_t from, std::size_t to, std::uint64_t floats, double time);
   double receive(std::size_t to, std::uint64_t floats, double reaches);
-  void gather_at_leader();
+  void hear_all();
   void tell_all();
   void ring(std::uint64_t floats);
   void tree(std::uint64_t floats);
@@ -51,7 +51,7 @@ class ReduceClock {
   const sim::Network& network_;
   sim::LinkQueues queues_;
   std::vector<Member> members_;
-  double leader_begins_ = 0;
+  double gatherer_begins_ = 0;
   std::uint64_t number_ = 0;  // of the words or pieces at work, at most one from node to node
   Traffic traffic_;
 };

@@ -267,8 +267,8 @@ void StepClock::all_reduce(std::uint64_t bytes, std::uint64_t exchange) {
       members.push_back(node);
       clock.add(node, state.finished, state.uplink_free, state.downlink_free);
     } else if (!state.known_away && !members.empty()) {
-      clock.leader_waits_until(state.gone +
-                               2 * network_.latency(node, members.front(), state.gone));
+      clock.gatherer_waits_until(state.gone +
+                                 2 * network_.latency(node, members.front(), state.gone));
     }
   }
   traffic_ += clock.run(bytes, exchange);

@@ -26,7 +26,7 @@ sim::Network make_reduce_network(const sim::NetworkOptions& options, std::uint32
   return *sim::Network::make(options, nodes, 1);
 }
 
-// To the leader, back, 2 (P - 1) pieces of d / P, to the leader, back.
+// To the gatherer, back, 2 (P - 1) pieces of d / P, to the gatherer, back.
 TEST(ReduceClock, ARingTakesTwoTurnsOfSegmentsAndFourWords) {
   constexpr std::uint64_t kBytes = 16'000'000;
   const sim::Network network = make_reduce_network({.latency = "20ms", .bandwidth = "10MB/s"});
@@ -71,7 +71,7 @@ TEST(ReduceClock, TheLastToFinishHoldsUpAll) {
   ReduceClock clock(network);
   clock.add(0, 1, 0, 0);
   clock.add(1, 7, 0, 0);
-  clock.leader_waits_until(9);
+  clock.gatherer_waits_until(9);
   (void)clock.run(0, 0);
   EXPECT_NEAR(clock.members()[0].ready, 9, kReduceTolerance);
 }

@@ -80,8 +80,8 @@ TEST(AllReduceFaults, OneDiesAtEveryMessage) {
   }
 }
 
-// The leader at every message, and its successor at every later one: also between commits.
-TEST(AllReduceFaults, TwoLeadersDieAtEveryTwoMessages) {
+// The gatherer at every message, and its successor at every later one: also between commits.
+TEST(AllReduceFaults, TwoGatherersDieAtEveryTwoMessages) {
   for (Choice choice : {Choice::kRing, Choice::kTree}) {
     for (std::size_t members = 3; members <= 4; ++members) {
       const World world = small_world(members, choice, 11);
@@ -259,7 +259,7 @@ TEST(AllReduceFaults, WhoCannotReachEachOtherAreNotInOneAttempt) {
 }
 
 // An exchange takes minutes where a message takes seconds, with a question put every two; that one
-// member alone believes the leader dead must not make two leaders undo each other for ever.
+// member alone believes the gatherer dead must not make two gatherers undo each other for ever.
 TEST(AllReduceFaults, WhatIsSlowEnds) {
   for (const bool suspected : {false, true}) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {

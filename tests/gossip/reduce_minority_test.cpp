@@ -175,16 +175,16 @@ class OneMember {
 
   std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
 
-  // `leader` has ended the exchange at hand with all others, in its first attempt.
-  void end_by(Member leader, Progress at) {
-    NoteReceived commit = over(leader, at, others_);
+  // `gatherer` has ended the exchange at hand with all others, in its first attempt.
+  void end_by(Member gatherer, Progress at) {
+    NoteReceived commit = over(gatherer, at, others_);
     commit.note.kind = Kind::kCommit;
-    commit.note.attempt = leader + 1;
+    commit.note.attempt = gatherer + 1;
     commit.note.count = static_cast<std::uint16_t>(others_.size());
-    commit.note.other = leader;
+    commit.note.other = gatherer;
     (void)on(commit);
     const auto ended =
-        on(PieceReceived{leader, 1, at, leader + 1, place_of(Phase::kResult, 0), share({2})});
+        on(PieceReceived{gatherer, 1, at, gatherer + 1, place_of(Phase::kResult, 0), share({2})});
     ASSERT_FALSE(ended.empty());
     EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
   }

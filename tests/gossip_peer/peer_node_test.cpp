@@ -109,7 +109,7 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, "50 steps");
-  cluster.stop(0);  // the lowest leads
+  cluster.stop(0);  // the lowest gathers
   const std::uint64_t step = step_of(cluster, 1);
   cluster.run_until(
       [&] {
