@@ -116,6 +116,8 @@ class AllReduceMachine {
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; none while it waits for no time.
   std::optional<TimePoint> next_deadline() const;
+  // How long a piece is waited for, learned from those that came.
+  Duration piece_wait() const;
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
   // Whom this member waits for, if for a single one.
@@ -344,7 +346,6 @@ class AllReduceMachine {
   bool are_members(const Members& members) const;
   Duration stretched(Duration wait) const;
   Duration list_wait() const;
-  Duration piece_wait() const;
   void heard(Member from);
   protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
                                  Attempt attempt) const;

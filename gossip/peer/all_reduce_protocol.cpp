@@ -54,6 +54,7 @@ AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, P
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
       total_(schedule_.mixings_until(schedule_.steps)),
+      jumps_(start.run_age, host.now()),
       linked_(names_.size()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
@@ -144,6 +145,7 @@ void AllReduceProtocol::trained(const Result<double>& loss_sum, int steps) {
     return host_.failed(diverged(schedule_.after(at_.exchange)));
   }
   work_ = host_.now() - began_;
+  jumps_.trained(work_);
   reduce();
 }
 
@@ -240,7 +242,22 @@ void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
             fmt::format("the others have come to exchange {} without this peer, which is at {}: "
                         "taking their model",
                         next_.exchange, at_.exchange));
-  host_.copy_model(std::move(from));
+  copy_model(std::move(from));
+}
+
+// Where we are ourselves others can be, whatever the age of the run says.
+bool AllReduceProtocol::can_be(Progress at) const {
+  if (at.exchange > total_ || at.backed > at.exchange) return false;
+  const auto limit = jumps_.limit(names_.size(), at_.exchange, host_.now());
+  return !limit || at.exchange <= *limit;
+}
+
+// A link may only look whole. A part of the model is longer than a piece, which is one of as many
+// as there are members.
+void AllReduceProtocol::copy_model(std::vector<Member> from) {
+  const auto pieces = static_cast<int>(names_.size() / std::max<std::size_t>(from.size(), 1));
+  const Duration patience = machine_.piece_wait() * std::max(pieces, 1);
+  host_.copy_model(std::move(from), patience);
 }
 
 // Of these as many as can be reached; of none, any other.
@@ -269,7 +286,7 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
   state_ = State::kCopying;
   returning_ = true;
   next_ = at_;
-  host_.copy_model(donors(others));
+  copy_model(donors(others));
 }
 
 void AllReduceProtocol::copied(Progress progress, std::span<const float> model) {

@@ -11,6 +11,7 @@
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/make_protocol.h"
 #include "gossip/peer/usual_distance.h"
+#include "gossip/progress/jump_bound.h"
 
 namespace starling::gossip {
 
@@ -52,7 +53,8 @@ class AllReduceProtocol final : public TrainingProtocol {
   void say_standing(const Progress& next, std::size_t members);
   void come_back(Member from, Progress theirs);
   // Whether a member of this run can be there.
-  bool can_be(Progress at) const { return at.exchange <= total_ && at.backed <= at.exchange; }
+  bool can_be(Progress at) const;
+  void copy_model(std::vector<Member> from);
   std::vector<Member> donors(const std::vector<Member>& first) const;
   void keep_own(std::string why);
   void mixed();
@@ -79,6 +81,7 @@ class AllReduceProtocol final : public TrainingProtocol {
   Progress at_;
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
   const Exchange total_;
+  JumpBound jumps_;
   TimePoint began_{};         // the local steps
   Duration work_{};           // that they took last
   TimePoint resume_{};        // kPacing: until

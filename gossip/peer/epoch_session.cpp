@@ -139,8 +139,9 @@ void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
 
 // --- a model that is taken over, or given -------------------------------------------------------
 
-void EpochSession::copy_model(std::vector<Member> donors) {
-  copy_.emplace(std::move(donors), run_.initial.size(), copy_patience_);
+void EpochSession::copy_model(std::vector<Member> donors, std::optional<Duration> patience) {
+  copy_.emplace(std::move(donors), run_.initial.size(),
+                std::min(patience.value_or(copy_patience_), copy_patience_));
   continue_copy();
 }
 

@@ -114,7 +114,7 @@ class EpochSession final : private ProtocolHost {
   void send(Member to, protocol::ReduceNote note) override;
   void compute(std::function<void()> work, std::function<void()> done) override;
   void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
-  void copy_model(std::vector<Member> donors) override;
+  void copy_model(std::vector<Member> donors, std::optional<Duration> patience) override;
   void say(LogLevel level, std::string line) override;
   void advanced() override;
   bool is_leaving() const override { return leaving_; }

@@ -335,7 +335,9 @@ void NeighbourProtocol::look() {
   if (std::exchange(fresh_, false)) host_.advanced();
 }
 
-void NeighbourProtocol::perform(exchange::Copy& copy) { host_.copy_model(std::move(copy.donors)); }
+void NeighbourProtocol::perform(exchange::Copy& copy) {
+  host_.copy_model(std::move(copy.donors), {});
+}
 
 void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
 

@@ -42,8 +42,9 @@ class ProtocolHost {
                      std::function<void()> done) {
     compute(std::move(work), std::move(done));
   }
-  // Takes the model of these members, then calls TrainingProtocol::copied().
-  virtual void copy_model(std::vector<Member> donors) = 0;
+  // Takes the model of these members, then calls TrainingProtocol::copied(). A donor that sends
+  // nothing for `patience` (none: the longest that anybody is waited for) is given up.
+  virtual void copy_model(std::vector<Member> donors, std::optional<Duration> patience) = 0;
   virtual void say(LogLevel level, std::string line) = 0;
   // The model is another one now, at the end of an exchange: a moment to look at it.
   virtual void advanced() = 0;

@@ -57,7 +57,7 @@ TEST(AllReduceProtocol, ThatSomebodyLivesDoesNotMakeALink) {
   EXPECT_EQ(progress(net, 0).heard, 1U);
 }
 
-// The lowest leads, and of the fourth nobody ever hears.
+// The lowest gathers, and of the fourth nobody ever hears.
 TEST(AllReduceProtocol, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
   for (const bool kept : {false, true}) {
     FakeNetwork net(long_run(4), 1);
@@ -95,7 +95,7 @@ TEST(AllReduceProtocol, WhatIsSentBeforeALinkIsThereIsNotLost) {
   EXPECT_EQ(progress(net, 0).heard, 2U);
 }
 
-// A change of epoch: who would lead was not there in the one before.
+// A change of epoch: who would gather was not there in the one before.
 TEST(AllReduceProtocol, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
   FakeNetwork net(long_run(3), 1);
   net.patience.min = std::chrono::seconds(10);
@@ -156,6 +156,42 @@ TEST(AllReduceProtocol, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
   EXPECT_LE(progress(net, 2).exchange, progress(net, 0).exchange);
   run_until_heard(net, {0, 1, 2}, 2);
   EXPECT_EQ(net.peers[2]->copies, 1);
+}
+
+// Nobody can have come there since the run began, and be it that all others say so.
+TEST(AllReduceProtocol, NoWordMovesAMemberBeyondWhatTheAgeOfTheRunAllows) {
+  for (const bool knows_age : {true, false}) {
+    FakeNetwork net(long_run(3), 1);
+    for (Member member : {0U, 1U}) net.start(member, member + 1);
+    const auto initial = net.run.initial.values();
+    ProtocolStart start{.model = {initial.begin(), initial.end()}};
+    if (knows_age) start.run_age = std::chrono::seconds(1);
+    net.start(2, 3, start);
+    net.connect_all();
+    run_to_exchange(net, 2, 40);
+    net.run_until([&] { return progress(net, 2).state == "waiting"; });
+    for (Member member : {0U, 1U}) {
+      net.peers[2]->training->take(member, over({.backed = 90'000, .exchange = 90'000}, member));
+    }
+    EXPECT_EQ(net.peers[2]->copies, knows_age ? 0 : 1);
+    run_until_heard(net, {0, 1, 2}, 2);
+  }
+}
+
+// A donor whose link only looks whole is given up as soon as a piece would be.
+TEST(AllReduceProtocol, ADonorIsWaitedForAsLongAsForPieces) {
+  FakeNetwork net(long_run(3), 1);
+  net.patience = {};
+  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+  net.connect_all();
+  run_to_exchange(net, 2, 40);
+  net.run_until([&] { return progress(net, 2).state == "waiting"; });
+  const Exchange further = progress(net, 2).exchange + 6;
+  for (Member member : {0U, 1U}) {
+    net.peers[2]->training->take(member, over({.backed = further, .exchange = further}, member));
+  }
+  ASSERT_TRUE(net.peers[2]->copy_patience);
+  EXPECT_LE(*net.peers[2]->copy_patience, 5 * net.patience.min);
 }
 
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.

@@ -35,7 +35,7 @@ class FakeNetwork {
     void send(Member to, protocol::ReduceNote note) override;
     void compute(std::function<void()> work, std::function<void()> done) override;
     void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
-    void copy_model(std::vector<Member> donors) override;
+    void copy_model(std::vector<Member> donors, std::optional<Duration> patience) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
     void advanced() override;
     bool is_leaving() const override { return run != network_.run_now_; }
@@ -49,10 +49,11 @@ class FakeNetwork {
     std::optional<Duration> mixing;                  // and all that is no training; none: phase
     std::vector<std::string> said;
     int advances = 0;
-    std::vector<float> mixed;  // the model when it advanced last
-    int copies = 0;            // asked for
-    int models_taken = 0;      // of these: a donor had one to give
-    int minorities_taken = 0;  // of these: a minority's that rests on less
+    std::vector<float> mixed;               // the model when it advanced last
+    int copies = 0;                         // asked for
+    std::optional<Duration> copy_patience;  // of the last one
+    int models_taken = 0;                   // of these: a donor had one to give
+    int minorities_taken = 0;               // of these: a minority's that rests on less
     int finishes = 0;
     std::uint64_t computations = 0;           // local phases and mixings
     const gossip::NetworkRun* run = nullptr;  // of the epoch that it is in
