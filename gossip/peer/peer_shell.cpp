@@ -57,21 +57,25 @@ PeerShell::~PeerShell() {
 
 // What handlers report while actions are performed comes after these.
 void PeerShell::on(peer::Event event) {
-  events_.push_back(std::move(event));
-  if (performing_) return;
+  if (performing_) return events_.push_back(std::move(event));
   performing_ = true;
+  handle(std::move(event));
   while (!events_.empty()) {
     peer::Event next = std::move(events_.front());
     events_.pop_front();
-    for (peer::Action& action : machine_.on(std::move(next), world_.scheduler.now(), wall())) {
-      std::visit([this](auto& wanted) { perform(wanted); }, action);
-    }
+    handle(std::move(next));
   }
   performing_ = false;
   if (const auto next = machine_.next_deadline()) {
     timer_->set(*next);
   } else {
     timer_->clear();
+  }
+}
+
+void PeerShell::handle(peer::Event&& event) {
+  for (peer::Action& action : machine_.on(std::move(event), world_.scheduler.now(), wall())) {
+    std::visit([this](auto& wanted) { perform(wanted); }, action);
   }
 }
 

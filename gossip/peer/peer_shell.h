@@ -90,6 +90,7 @@ class PeerShell {
   struct Preparation;  // of a run, that a trainer takes its time for
 
   void on(peer::Event event);
+  void handle(peer::Event&& event);
   void perform(peer::KeepRoster& action);
   void perform(peer::SetRoster& action);
   void perform(peer::KeepLinks& action);

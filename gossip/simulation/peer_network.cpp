@@ -59,12 +59,10 @@ class PeerNetwork::Links final : public PeerTransport {
         name_(std::move(name)),
         handlers_(std::move(handlers)),
         rng_(rng),
-        timer_(network.scheduler_.make_timer([this] {
-          expire_idle();
-          consider();
-        })) {}
+        timer_(network.scheduler_.make_timer([this] { on_time(); })) {}
   ~Links() override {
     network_.processes_.erase(name_);
+    network_.frozen_.erase(name_);
     for (const auto& weak : network_.connections_) {
       const ConnectionPtr connection = weak.lock();
       if (!connection) continue;
@@ -202,6 +200,13 @@ class PeerNetwork::Links final : public PeerTransport {
     if (stopping_) return;
     const auto member = member_of(other);
     if (was_up && member) handlers_.on_down(*member, reason);
+    consider();
+  }
+
+  // Its timer is due, or was while it was frozen.
+  void on_time() {
+    if (network_.is_frozen(name_)) return;
+    expire_idle();
     consider();
   }
 
@@ -385,12 +390,15 @@ void PeerNetwork::dial(const std::string& from, const std::string& to) {
     return links != nullptr && links->number() == dialler;
   };
   const auto failed = [this, still_runs, from, to](const Error& error) {
-    if (still_runs()) process(from)->dialled(to, error);
+    on_turn(from, [this, still_runs, from, to, error] {
+      if (still_runs()) process(from)->dialled(to, error);
+    });
   };
-  if (is_cut(from, to) || is_cut(to, from)) {
-    return scheduler_.schedule(scheduler_.now() + options_.connect_deadline,
-                               [failed] { failed(timed_out("connect-timeout", "no answer")); });
-  }
+  const auto time_out = [this, failed] {
+    scheduler_.schedule(scheduler_.now() + options_.connect_deadline,
+                        [failed] { failed(timed_out("connect-timeout", "no answer")); });
+  };
+  if (is_cut(from, to) || is_cut(to, from)) return time_out();
   const Duration round =
       options_.passage(from, to, kFrameBytes) + options_.passage(to, from, kFrameBytes);
   if (process(to) == nullptr) {
@@ -398,12 +406,14 @@ void PeerNetwork::dial(const std::string& from, const std::string& to) {
       failed(not_connected("connection-refused", "nothing listens"));
     });
   }
-  scheduler_.schedule(scheduler_.now() + 2 * round, [this, failed, still_runs, from, to] {
+  const auto greet = [this, failed, time_out, still_runs, from, to] {
     if (is_cut(from, to) || is_cut(to, from) || process(to) == nullptr) {
       return failed(not_connected("connection-reset", "the connection broke"));
     }
+    if (is_frozen(to)) return time_out();
     if (still_runs()) connect(from, to);
-  });
+  };
+  scheduler_.schedule(scheduler_.now() + 2 * round, [this, from, greet] { on_turn(from, greet); });
 }
 
 void PeerNetwork::connect(const std::string& from, const std::string& to) {
@@ -417,11 +427,13 @@ void PeerNetwork::connect(const std::string& from, const std::string& to) {
     carry(connection, 0, dialler.greeting());
     carry(connection, 1, dialled.greeting());
     // Holds the connection until then.
-    scheduler_.schedule(scheduler_.now() + options_.greeting_deadline, [connection] {
+    scheduler_.schedule(scheduler_.now() + options_.greeting_deadline, [this, connection] {
       for (int side = 0; side < 2; ++side) {
-        Connection::Side& own = connection->sides[side];
-        if (!own.open || own.hello) continue;
-        own.links->end(connection, side, timed_out("deadline", "the other did not greet"));
+        on_turn(connection->sides[side].name, [connection, side] {
+          Connection::Side& own = connection->sides[side];
+          if (!own.open || own.hello) return;
+          own.links->end(connection, side, timed_out("deadline", "the other did not greet"));
+        });
       }
     });
   }
@@ -441,18 +453,20 @@ void PeerNetwork::carry(const ConnectionPtr& connection, int side, std::optional
     if (to.coming.size() > 1) arrival = std::max(arrival, (to.coming.end() - 2)->arrival);
     return schedule_delivery(connection, 1 - side);
   }
-  scheduler_.schedule(now + options_.stall_max, [connection, side, now] {
-    Connection::Side& sender = connection->sides[side];
-    const auto& waiting = connection->sides[1 - side].coming;
-    if (!sender.open || waiting.empty() || waiting.front().sent > now) return;
-    sender.links->end(connection, side, timed_out("stalled", "nothing that is sent leaves"));
+  scheduler_.schedule(now + options_.stall_max, [this, connection, side, now, from] {
+    on_turn(from, [connection, side, now] {
+      Connection::Side& sender = connection->sides[side];
+      const auto& waiting = connection->sides[1 - side].coming;
+      if (!sender.open || waiting.empty() || waiting.front().sent > now) return;
+      sender.links->end(connection, side, timed_out("stalled", "nothing that is sent leaves"));
+    });
   });
 }
 
 void PeerNetwork::schedule_delivery(const ConnectionPtr& connection, int to) {
   Connection::Side& side = connection->sides[to];
   if (side.delivering || side.coming.empty()) return;
-  if (is_cut(connection->sides[1 - to].name, side.name)) return;
+  if (is_cut(connection->sides[1 - to].name, side.name) || is_frozen(side.name)) return;
   side.delivering = true;
   scheduler_.schedule(side.coming.front().arrival, [this, connection, to] {
     connection->sides[to].delivering = false;
@@ -464,7 +478,7 @@ void PeerNetwork::schedule_delivery(const ConnectionPtr& connection, int to) {
 void PeerNetwork::deliver(const ConnectionPtr& connection, int to) {
   Connection::Side& side = connection->sides[to];
   const Connection::Side& sender = connection->sides[1 - to];
-  if (side.coming.empty() || is_cut(sender.name, side.name)) return;
+  if (side.coming.empty() || is_cut(sender.name, side.name) || is_frozen(side.name)) return;
   const bool was_full = side.coming_bytes >= options_.queue_low;
   const Connection::Frame frame = std::move(side.coming.front());
   side.coming.pop_front();
@@ -472,9 +486,11 @@ void PeerNetwork::deliver(const ConnectionPtr& connection, int to) {
   side.heard_at = scheduler_.now();
   schedule_delivery(connection, to);
   if (was_full && side.coming_bytes < options_.queue_low) {
-    scheduler_.post([connection, to] {
-      const Connection::Side& drained = connection->sides[1 - to];
-      if (drained.open) drained.links->pump(connection, 1 - to);
+    scheduler_.post([this, connection, to] {
+      on_turn(connection->sides[1 - to].name, [connection, to] {
+        const Connection::Side& drained = connection->sides[1 - to];
+        if (drained.open) drained.links->pump(connection, 1 - to);
+      });
     });
   }
   if (!side.open) return;
@@ -486,20 +502,27 @@ void PeerNetwork::deliver(const ConnectionPtr& connection, int to) {
 
 void PeerNetwork::cut(const std::string& from, const std::string& to) {
   cuts_.insert({from, to});
-  const TimePoint now = scheduler_.now();
   for (const auto& weak : connections_) {
     const ConnectionPtr connection = weak.lock();
     if (!connection) continue;
     for (int side = 0; side < 2; ++side) {
       if (connection->sides[side].name != to || connection->sides[1 - side].name != from) continue;
-      scheduler_.schedule(now + options_.idle_max, [this, weak, side] {
-        const ConnectionPtr idle = weak.lock();
-        if (!idle || !idle->sides[side].open) return;
-        if (scheduler_.now() - idle->sides[side].heard_at < options_.idle_max) return;
-        idle->sides[side].links->end(idle, side, timed_out("idle", "nothing comes"));
-      });
+      end_if_idle(connection, side);
     }
   }
+}
+
+// Where nothing comes for so long from now on.
+void PeerNetwork::end_if_idle(const ConnectionPtr& connection, int side) {
+  const std::weak_ptr<Connection> weak = connection;
+  const auto look = [this, weak, side] {
+    const ConnectionPtr idle = weak.lock();
+    if (!idle || !idle->sides[side].open) return;
+    if (scheduler_.now() - idle->sides[side].heard_at < options_.idle_max) return;
+    idle->sides[side].links->end(idle, side, timed_out("idle", "nothing comes"));
+  };
+  scheduler_.schedule(scheduler_.now() + options_.idle_max,
+                      [this, name = connection->sides[side].name, look] { on_turn(name, look); });
 }
 
 void PeerNetwork::mend(const std::string& from, const std::string& to) {
@@ -521,6 +544,41 @@ void PeerNetwork::mend(const std::string& from, const std::string& to) {
   }
 }
 
+void PeerNetwork::freeze(const std::string& name) {
+  if (process(name) == nullptr || !frozen_.try_emplace(name).second) return;
+  for (const auto& weak : connections_) {
+    const ConnectionPtr connection = weak.lock();
+    if (!connection) continue;
+    for (int side = 0; side < 2; ++side) {
+      if (connection->sides[1 - side].name == name) end_if_idle(connection, side);
+    }
+  }
+}
+
+void PeerNetwork::thaw(const std::string& name) {
+  auto frozen = frozen_.extract(name);
+  if (!frozen) return;
+  for (auto& work : frozen.mapped()) {
+    scheduler_.post([this, name, work = std::move(work)] { on_turn(name, work); });
+  }
+  scheduler_.post([this, name] {
+    if (Links* links = process(name)) links->on_time();
+  });
+  for (const auto& weak : connections_) {
+    const ConnectionPtr connection = weak.lock();
+    if (!connection) continue;
+    for (int side = 0; side < 2; ++side) {
+      if (connection->sides[side].name == name) schedule_delivery(connection, side);
+    }
+  }
+}
+
+void PeerNetwork::on_turn(const std::string& name, std::function<void()> work) {
+  const auto frozen = frozen_.find(name);
+  if (frozen == frozen_.end()) return work();
+  frozen->second.push_back(std::move(work));
+}
+
 void PeerNetwork::reset(const std::string& a, const std::string& b) {
   for (const auto& weak : std::vector(connections_)) {
     const ConnectionPtr connection = weak.lock();
@@ -530,8 +588,10 @@ void PeerNetwork::reset(const std::string& a, const std::string& b) {
         (sides[0].name == a && sides[1].name == b) || (sides[0].name == b && sides[1].name == a);
     if (!between) continue;
     for (int side = 0; side < 2; ++side) {
-      Connection::Side& own = connection->sides[side];
-      if (own.open) own.links->end(connection, side, not_connected("connection-reset", "reset"));
+      on_turn(sides[side].name, [connection, side] {
+        Connection::Side& own = connection->sides[side];
+        if (own.open) own.links->end(connection, side, not_connected("connection-reset", "reset"));
+      });
     }
   }
 }

@@ -57,6 +57,10 @@ class PeerNetwork {
   bool is_cut(const std::string& from, const std::string& to) const {
     return cuts_.contains({from, to});
   }
+  // The process of this name is stopped in mid-turn (SIGSTOP): it hears and does nothing until it
+  // is thawed or ends. What is sent to it waits, and nobody who dials it gets an answer.
+  void freeze(const std::string& name);
+  void thaw(const std::string& name);
   // Connections between these end at once on both sides.
   void reset(const std::string& a, const std::string& b);
 
@@ -70,12 +74,17 @@ class PeerNetwork {
   void carry(const ConnectionPtr& connection, int side, std::optional<protocol::Envelope> frame);
   void schedule_delivery(const ConnectionPtr& connection, int to);
   void deliver(const ConnectionPtr& connection, int to);
+  void end_if_idle(const ConnectionPtr& connection, int side);
+  bool is_frozen(const std::string& name) const { return frozen_.contains(name); }
+  // Does this on a turn of the process: at once, unless it is frozen.
+  void on_turn(const std::string& name, std::function<void()> work);
   Links* process(const std::string& name) const;
 
   sim::VirtualScheduler& scheduler_;
   Options options_;
   std::map<std::string, Links*> processes_;
   std::set<std::pair<std::string, std::string>> cuts_;
+  std::map<std::string, std::vector<std::function<void()>>> frozen_;  // turns that wait
   std::vector<std::weak_ptr<Connection>> connections_;
   std::uint64_t processes_attached_ = 0;
 };

@@ -440,6 +440,21 @@ TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
   EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes without them";
 }
 
+// Members that were never heard may be starting, but not for longer than that takes.
+TEST(PeerMachine, WaitsForAStartNoLongerThanItsPatience) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const TimePoint until = peer.now + peer.world.options.start_patience;
+  peer.compute();
+  ASSERT_EQ(peer.state(), "waiting");
+  while (peer.state() == "waiting" && *peer.machine.next_deadline() <= until) {
+    EXPECT_THAT(peer.computations, IsEmpty()) << "it mixes before its patience has ended";
+    peer.tick(*peer.machine.next_deadline() - peer.now);
+  }
+  EXPECT_EQ(peer.now, until);
+  EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes without them";
+}
+
 // Failure detection has deadlines of its own, which must not stand in for those of the protocol.
 TEST(PeerMachine, IsCalledWhenItsProtocolIsDue) {
   MachineBench peer;

@@ -517,30 +517,5 @@ TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
   }
 }
 
-TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
-  for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {
-    NetOptions options = testing::small_network_of_steps(20'000, "ring", 4);
-    options.algorithm.name = algorithm;
-    if (algorithm == "d2") options.topology.mixing = "lazy";
-    PeerCluster cluster(options, true);
-    cluster.shorten_timeouts();
-    cluster.start_all();
-    cluster.publish(cluster.roster(1));
-    cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, algorithm + ": 50 steps");
-    cluster.stop(1);
-    const std::uint64_t step = step_of(cluster, 0);
-    cluster.run_until([&] { return step_of(cluster, 0) > step + 50; }, algorithm + " goes on");
-    cluster.start(1);
-    cluster.run_until(
-        [&] {
-          for (std::size_t i = 0; i < 4; ++i) {
-            if (cluster.peers[i]->node->peer().report().neighbours != 2) return false;
-          }
-          return true;
-        },
-        algorithm + ": all hear both neighbours again, in one era");
-  }
-}
-
 }  // namespace
 }  // namespace starling::gossip

@@ -24,9 +24,8 @@ class Identities {
   Identities()
       : now_(SystemClock().wall_now()),
         authority_(*CertificateAuthority::make({.federation = "kitchen"}, now_)),
-        issuer_(*authority_.issue_credentials(
-            {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}},
-            now_)) {}
+        issuer_(coordinator("coordinator")),
+        deputy_(coordinator("deputy")) {}
 
   const identity::IdentityDirectory& of(std::size_t index) {
     while (directories_.size() <= index) {
@@ -42,12 +41,19 @@ class Identities {
     return *directories_[index];
   }
   const identity::Credentials& issuer() const { return issuer_; }
+  const identity::Credentials& deputy() const { return deputy_; }
   WallTime now() const { return now_; }
 
  private:
+  identity::Credentials coordinator(const std::string& name) const {
+    return *authority_.issue_credentials(
+        {.role = Role::kCoordinator, .name = name, .addresses = {"127.0.0.1"}}, now_);
+  }
+
   WallTime now_;
   CertificateAuthority authority_;
   identity::Credentials issuer_;
+  identity::Credentials deputy_;
   TemporaryDirectory directory_;
   std::vector<std::unique_ptr<identity::IdentityDirectory>> directories_;
 };
@@ -56,6 +62,9 @@ Identities& identities() {
   static Identities all;
   return all;
 }
+
+// Does something on a turn of a process.
+using Turn = std::function<void(std::function<void()> work)>;
 
 Duration drawn_below(Rng& rng, Duration most) {
   return Duration(static_cast<Duration::rep>(
@@ -85,27 +94,27 @@ class PeerWorld::DelayedComputation final : public Computation {
 // The same, and tells when something is submitted, and when the process hears that it is done.
 class PeerWorld::WatchedComputation final : public Computation {
  public:
-  using Notice = std::function<void()>;
-  WatchedComputation(Computation& computation, Notice submits, Notice turn)
+  WatchedComputation(Computation& computation, std::function<void()> submits, Turn turn)
       : computation_(computation), submits_(std::move(submits)), turn_(std::move(turn)) {}
 
   void submit(Work work, std::function<void()> done) override {
     submits_();
     computation_.submit(std::move(work), [turn = turn_, done = std::move(done)] {
-      turn();
-      if (done) done();
+      turn([done] {
+        if (done) done();
+      });
     });
   }
 
  private:
   Computation& computation_;
-  Notice submits_;
-  Notice turn_;
+  std::function<void()> submits_;
+  Turn turn_;
 };
 
 class PeerWorld::WatchedScheduler final : public Scheduler {
  public:
-  WatchedScheduler(Scheduler& scheduler, std::function<void()> turn)
+  WatchedScheduler(Scheduler& scheduler, Turn turn)
       : scheduler_(scheduler), turn_(std::move(turn)) {}
 
   TimePoint now() const override { return scheduler_.now(); }
@@ -116,14 +125,11 @@ class PeerWorld::WatchedScheduler final : public Scheduler {
 
  private:
   std::function<void()> noticed(std::function<void()> work) const {
-    return [turn = turn_, work = std::move(work)] {
-      turn();
-      work();
-    };
+    return [turn = turn_, work = std::move(work)] { turn(work); };
   }
 
   Scheduler& scheduler_;
-  std::function<void()> turn_;
+  Turn turn_;
 };
 
 class PeerWorld::PeerLog final : public Log {
@@ -188,16 +194,16 @@ void PeerWorld::start(std::size_t index) {
   peer.process = std::make_unique<Process>();
   Process& process = *peer.process;
   process.worker = std::make_unique<DelayedComputation>(scheduler, [this] { return phase(); });
-  const auto turn = [this, index] { invariants_->turn(index); };
-  process.turns = std::make_unique<WatchedScheduler>(scheduler, turn);
+  const Turn on_turn = [this, index](std::function<void()> work) { turn(index, std::move(work)); };
+  process.turns = std::make_unique<WatchedScheduler>(scheduler, on_turn);
   process.training = std::make_unique<WatchedComputation>(
-      *process.worker, [this, index] { invariants_->trains(index); }, turn);
+      *process.worker, [this, index] { invariants_->trains(index); }, on_turn);
   process.mixing = std::make_unique<WatchedComputation>(
-      *process.worker, [] {}, turn);
+      *process.worker, [] {}, on_turn);
   process.disk = std::make_unique<DelayedComputation>(
       scheduler, [this] { return drawn_below(rng, std::chrono::milliseconds(5)); });
   process.disk_work = std::make_unique<WatchedComputation>(
-      *process.disk, [this, index] { invariants_->checkpoint_written(index); }, turn);
+      *process.disk, [this, index] { invariants_->checkpoint_written(index); }, on_turn);
   gossip::PeerShell::Options own = options;
   own.directory = "gossip";
   own.listens = true;
@@ -267,6 +273,38 @@ void PeerWorld::close(std::size_t index, std::function<void()> closed) {
   network.leave(peer.name);
 }
 
+void PeerWorld::turn(std::size_t index, std::function<void()> work) {
+  Process* const process = peers[index]->process.get();
+  if (process != nullptr && process->frozen_since) {
+    return process->waiting.push_back(std::move(work));
+  }
+  invariants_->turn(index);
+  work();
+}
+
+void PeerWorld::freeze(std::size_t index) {
+  Peer& peer = *peers[index];
+  if (!peer.process || peer.process->frozen_since) return;
+  peer.process->frozen_since = scheduler.now();
+  network.freeze(peer.name);
+}
+
+void PeerWorld::thaw(std::size_t index) {
+  const Peer& peer = *peers[index];
+  if (!is_frozen(index)) return;
+  invariants_->thawed(index, scheduler.now() - *std::exchange(peer.process->frozen_since, {}));
+  for (auto& work : std::exchange(peer.process->waiting, {})) {
+    scheduler.post([this, index, process = peer.starts, work = std::move(work)] {
+      if (peers[index]->process && peers[index]->starts == process) turn(index, work);
+    });
+  }
+  network.thaw(peer.name);
+}
+
+bool PeerWorld::is_frozen(std::size_t index) const {
+  return peers[index]->process && peers[index]->process->frozen_since;
+}
+
 void PeerWorld::disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector) {
   invariants_->disk_disturbed(index);
   peers[index]->disk.set_fault_injector(std::move(injector));
@@ -274,6 +312,7 @@ void PeerWorld::disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjecto
 
 void PeerWorld::calm() {
   slow.clear();
+  for (std::size_t i = 0; i < peers.size(); ++i) thaw(i);
   for (const auto& peer : peers) {
     peer->disk.set_fault_injector({});
     peer->clock.off = {};
@@ -290,6 +329,7 @@ identity::SignedRoster PeerWorld::roster(std::uint64_t epoch, std::vector<std::s
   identity::Roster roster{.federation = "kitchen", .run = run, .epoch = epoch};
   roster.issued = wall_now();
   roster.expires = roster.issued + std::chrono::floor<std::chrono::milliseconds>(lifetime);
+  roster.revoked = revoked_;
   gossip::NetOptions net = experiment.options;
   roster.settings = gossip::run_settings(net, lossy_);
   roster.settings.emplace_back(identity::kRunIdKey, "0123456789abcdef@" + format_rfc3339(began_));
@@ -308,17 +348,25 @@ identity::SignedRoster PeerWorld::stopped_roster(std::uint64_t epoch) const {
   return sign(stopped);
 }
 
-identity::SignedRoster PeerWorld::sign(const identity::Roster& roster) const {
-  auto signed_roster = identity::SignedRoster::sign(roster, identities().issuer());
+identity::SignedRoster PeerWorld::sign(const identity::Roster& roster, Signer signer) const {
+  identity::Roster said = roster;
+  if (signer == Signer::kDeputy) said.revoked.clear();
+  auto signed_roster = identity::SignedRoster::sign(
+      said, signer == Signer::kIssuer ? identities().issuer() : identities().deputy());
   EXPECT_TRUE(signed_roster) << signed_roster.error().message();
   return *signed_roster;
 }
 
+void PeerWorld::revoke_deputy() {
+  revoked_ = {identities().deputy().certificate.public_key_digest()};
+}
+
 void PeerWorld::give(std::size_t index, const identity::SignedRoster& roster) {
   scheduler.post([this, index, roster] {
-    const Peer& peer = *peers[index];
-    invariants_->turn(index);
-    if (peer.process) peer.shell().take_roster(roster, gossip::PeerShell::Source::kIssuer);
+    if (!peers[index]->process) return;
+    turn(index, [this, index, roster] {
+      peers[index]->shell().take_roster(roster, gossip::PeerShell::Source::kIssuer);
+    });
   });
 }
 
@@ -375,7 +423,7 @@ std::string PeerWorld::status() const {
                         report.state, report.exchange, report.step, report.neighbours,
                         report.expected, report.reachable, report.problem);
   }
-  const std::size_t last = std::min<std::size_t>(lines.size(), 40);
+  const std::size_t last = std::min<std::size_t>(lines.size(), 400);
   text += fmt::format(
       "\n{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(last), lines.end(), "\n"));
   return text;

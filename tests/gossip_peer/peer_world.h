@@ -47,6 +47,8 @@ class PeerWorld {
     std::unique_ptr<Computation> disk_work;  // on the disk
     std::unique_ptr<gossip::PeerShell> shell;
     bool closing = false;
+    std::optional<TimePoint> frozen_since;       // stopped in mid-turn
+    std::vector<std::function<void()>> waiting;  // turns, while it is frozen
   };
   struct Peer {
     Peer(const PeerWorld& world, std::uint32_t place) : disk(place), clock(world) {}
@@ -74,16 +76,25 @@ class PeerWorld {
   // The same within an event, then `closed`, unless the process is killed before. Requires: it
   // runs, and is not closing yet.
   void close(std::size_t index, std::function<void()> closed);
+  // As SIGSTOP and SIGCONT: in between nothing of the process runs, and what it would hear waits.
+  void freeze(std::size_t index);
+  void thaw(std::size_t index);
+  bool is_frozen(std::size_t index) const;
   // What is written to this disk may fail from now on, and kill the process.
   void disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector);
-  // Faults are over: disks and clocks are good again, and all ways open and fast.
+  // Faults are over: disks and clocks are good again, all ways open and fast, and nobody is frozen.
   void calm();
   // A roster of these peers (all, where empty), given to all that run, or by their issuer to one.
   identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
                                 Duration lifetime = std::chrono::hours(24),
                                 const std::string& run = "run-1") const;
   identity::SignedRoster stopped_roster(std::uint64_t epoch) const;
-  identity::SignedRoster sign(const identity::Roster& roster) const;  // by the issuer
+  // By the issuer, or by a second coordinator, who revokes nothing, and whose key the issuer may
+  // revoke.
+  enum class Signer { kIssuer, kDeputy };
+  identity::SignedRoster sign(const identity::Roster& roster,
+                              Signer signer = Signer::kIssuer) const;
+  void revoke_deputy();  // by all rosters that are made from now on
   void publish(const identity::SignedRoster& roster);
   void give(std::size_t index, const identity::SignedRoster& roster);
 
@@ -119,11 +130,14 @@ class PeerWorld {
   class WatchedScheduler;
   class PeerLog;
 
+  // Something that the process hears: at once, or when it is not frozen any more.
+  void turn(std::size_t index, std::function<void()> work);
   Duration passage(const std::string& from, const std::string& to, std::size_t bytes);
 
   bool lossy_;
   std::vector<std::unique_ptr<PeerLog>> logs_;
   std::unique_ptr<WorldInvariants> invariants_;
+  std::vector<Sha256Digest> revoked_;  // keys
   WallTime began_;
 };
 

@@ -62,11 +62,11 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     const auto on_transfer = std::move(handlers.on_transfer);
     const auto check = std::move(handlers.check);
     handlers.on_message = [this, on_message](Member member, const protocol::Envelope& envelope) {
-      watch_.turn(index_);
+      hears(member);
       on_message(member, envelope);
     };
     handlers.on_transfer = [this, on_transfer](Member member, gossip::TransferFlow::Whole whole) {
-      watch_.turn(index_);
+      hears(member);
       on_transfer(member, std::move(whole));
     };
     handlers.check = [this, check](Member member, const protocol::VectorTransfer& transfer) {
@@ -74,7 +74,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
       return check(member, transfer);
     };
     handlers.on_up = [this, on_up](Member member, const protocol::PeerHello& hello) {
-      watch_.turn(index_);
+      hears(member);
       process().unasked.insert(name(member));
       on_up(member, hello);
     };
@@ -125,9 +125,12 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
  private:
   Process& process() const { return *watch_.peers_[index_].process; }
   protocol::Epoch epoch() const { return roster_ ? roster_->roster().epoch : 0; }
+  bool is_member(Member member) const {
+    return roster_ && member < roster_->roster().members.size();
+  }
   std::string name(Member member) const {
-    const bool is_member = roster_ && member < roster_->roster().members.size();
-    return is_member ? roster_->roster().members[member].name : fmt::format("member {}", member);
+    return is_member(member) ? roster_->roster().members[member].name
+                             : fmt::format("member {}", member);
   }
   // Of what belongs to an epoch; of the rest that of the roster.
   protocol::Epoch epoch_of(const protocol::Message& message) const {
@@ -136,9 +139,19 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) return note->epoch;
     return epoch();
   }
+  // By what its machine holds, whatever its links do.
+  void hears(Member member) const {
+    watch_.turn(index_);
+    const auto& held = watch_.world_.peers[index_]->shell().machine().roster().whole();
+    if (held == roster_ && is_member(member)) return;
+    if (held == nullptr || !held->roster().find(name(member))) {
+      watch_.fail(fmt::format("{} hears {}, which is no member of its roster", watch_.name(index_),
+                              name(member)));
+    }
+  }
   void check(Member member, std::string_view does, protocol::Epoch of) const {
     const std::string& self = watch_.name(index_);
-    if (!roster_ || member >= roster_->roster().members.size() || name(member) == self) {
+    if (!is_member(member) || roster_->roster().members[member].name == self) {
       watch_.fail(fmt::format("{} {} {}, which is no other member of its roster", self, does,
                               name(member)));
     } else if (of != epoch()) {
@@ -187,7 +200,10 @@ void WorldInvariants::starting(std::size_t index) {
                                       world_.experiment.layout());
   if (held) process.held = std::move(*held);
   const auto roster = gossip::load_held_roster(device.disk, "gossip", *device.identity);
-  if (roster && *roster) process.held_epoch = (*roster)->roster().epoch;
+  if (roster && *roster) {
+    process.held_epoch = (*roster)->roster().epoch;
+    process.revoked = (*roster)->roster().revoked;
+  }
   if (peer.disk_is_good && process.held_epoch < peer.roster) {
     fail(fmt::format("{} had the roster of epoch {} and keeps that of epoch {}", name(index),
                      peer.roster, process.held_epoch));
@@ -214,8 +230,9 @@ void WorldInvariants::closing(std::size_t index) {
 void WorldInvariants::closed(std::size_t index) {
   const Peer& peer = peers_[index];
   const Process& process = *peer.process;
-  // Where a model is being copied there may be none; see AllReduceProtocol::model().
-  if (!peer.disk_is_good || !process.began || process.copying_since) return;
+  // Where a model is being copied there may be none; see AllReduceProtocol::model(). Nor is there
+  // one where what was being computed is not waited for any more.
+  if (!peer.disk_is_good || !process.began || process.copying_since || process.closing_late) return;
   const auto held = gossip::load_checkpoint(
       world_.peers[index]->disk, "gossip/checkpoint.safetensors", world_.experiment.layout());
   if (!held || held->run != process.run || held->exchange < process.exchange) {
@@ -225,6 +242,15 @@ void WorldInvariants::closed(std::size_t index) {
 }
 
 void WorldInvariants::disk_disturbed(std::size_t index) { peers_[index].disk_is_good = false; }
+
+// Time that it did not see.
+void WorldInvariants::thawed(std::size_t index, Duration frozen) {
+  Process& process = *peers_[index].process;
+  if (process.copying_since) *process.copying_since += frozen;
+  process.closing_late |= process.closing;
+}
+
+void WorldInvariants::forged(protocol::Epoch epoch) { forged_.insert(epoch); }
 
 void WorldInvariants::calm() { calm_since_ = world_.scheduler.now(); }
 
@@ -274,13 +300,16 @@ void WorldInvariants::trains(std::size_t index) {
 
 // --- after each event ---------------------------------------------------------------------------
 
-void WorldInvariants::turn(std::size_t index) { heard_.insert(index); }
+void WorldInvariants::turn(std::size_t index) {
+  if (std::ranges::find(heard_, index) == heard_.end()) heard_.push_back(index);
+}
 
 void WorldInvariants::happened() {
   if (failed_) return;
-  for (const std::size_t index : std::exchange(heard_, {})) {
+  for (const std::size_t index : heard_) {
     if (peers_[index].process) look(index);
   }
+  heard_.clear();
   if (world_.scheduler.now() < next_look_) return;
   next_look_ = world_.scheduler.now() + std::chrono::seconds(1);
   look_at_rosters();
@@ -303,6 +332,16 @@ void WorldInvariants::look(std::size_t index) {
     return fail(fmt::format("{} went from the roster of epoch {} back to that of epoch {}",
                             name(index), process.roster, roster));
   }
+  if (roster > process.roster) {
+    const identity::SignedRoster& taken = *machine.roster().whole();
+    if (std::ranges::find(process.revoked, taken.signer_key()) != process.revoked.end() &&
+        roster > process.held_epoch) {
+      return fail(
+          fmt::format("{} went to the roster of epoch {}, which {} signed with a revoked key",
+                      name(index), roster, taken.signer().name));
+    }
+    process.revoked = taken.roster().revoked;
+  }
   process.roster = roster;
   peers_[index].roster = std::max(peers_[index].roster, roster);
   const EpochSession* session = machine.session();
@@ -321,6 +360,8 @@ void WorldInvariants::look(std::size_t index) {
     }
   }
   if (is_new) {
+    process.run = session->run_id();
+    process.epoch = session->epoch();
     process.kept_at = now;
     process.copied = false;
   } else if (progress.exchange == process.exchange + 1 && !process.may_go_elsewhere &&
@@ -329,8 +370,6 @@ void WorldInvariants::look(std::size_t index) {
                             seconds(now - process.kept_at)));
   }
   process.began = true;
-  process.run = session->run_id();
-  process.epoch = session->epoch();
   process.exchange = progress.exchange;
   if (progress.state != "catching-up") {
     process.copying_since.reset();
@@ -347,7 +386,7 @@ void WorldInvariants::look(std::size_t index) {
 
 bool WorldInvariants::are_linked(std::size_t a, std::size_t b) const {
   const auto is_up = [this](std::size_t from, std::size_t to) {
-    if (!peers_[from].process) return false;
+    if (!peers_[from].process || world_.is_frozen(from)) return false;
     gossip::PeerShell& shell = world_.peers[from]->shell();
     const auto* roster = shell.machine().roster().get();
     const auto member = roster != nullptr ? roster->find(name(to)) : std::nullopt;
@@ -361,8 +400,10 @@ void WorldInvariants::look_at_rosters() {
   const TimePoint now = world_.scheduler.now();
   for (std::size_t a = 0; a < peers_.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
-      const bool differ =
-          are_linked(a, b) && peers_[a].process->roster != peers_[b].process->roster;
+      const bool run = peers_[a].process && peers_[b].process;
+      const bool differ = run && peers_[a].process->roster != peers_[b].process->roster &&
+                          !forged_.contains(peers_[a].process->roster) &&
+                          !forged_.contains(peers_[b].process->roster) && are_linked(a, b);
       if (!differ) {
         differ_since_.erase({a, b});
         continue;
@@ -385,25 +426,35 @@ void WorldInvariants::look_at_rosters() {
 
 // --- at the end ---------------------------------------------------------------------------------
 
+// The newest that anybody holds.
+const identity::Roster* WorldInvariants::newest_roster() const {
+  const identity::Roster* newest = nullptr;
+  for (const auto& peer : world_.peers) {
+    const identity::Roster* held = peer->process ? peer->shell().machine().roster().get() : nullptr;
+    if (held != nullptr && (newest == nullptr || held->epoch > newest->epoch)) newest = held;
+  }
+  return newest;
+}
+
 std::vector<std::uint64_t> WorldInvariants::mass() const {
   std::vector<std::uint64_t> sum(world_.experiment.parameters() + 1);
-  std::optional<protocol::Epoch> epoch;
   const auto count = [&sum](std::span<const std::uint64_t> part, bool more) {
     for (std::size_t i = 0; i < part.size(); ++i) sum[i] += more ? part[i] : -part[i];
   };
+  const identity::Roster* roster = newest_roster();
+  if (roster == nullptr) return {};
   for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!roster->find(name(i))) continue;
     if (!peers_[i].process) return {};
-    const gossip::PeerMachine& machine = world_.peers[i]->shell().machine();
-    const EpochSession* session = machine.session();
+    const EpochSession* session = world_.peers[i]->shell().machine().session();
     const MassLedger* ledger = session != nullptr ? ledger_of(session->training()) : nullptr;
-    if (ledger == nullptr || (epoch && epoch != session->epoch())) return {};
-    epoch = session->epoch();
+    if (ledger == nullptr || session->epoch() != roster->epoch) return {};
     // A synchronous node that takes another's model takes its own share of the weight anew.
     const bool is_async =
         dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
     if (!is_async && peers_[i].process->copied) return {};
     count(ledger->mass(), true);
-    for (Member other = 0; other < machine.roster()->members.size(); ++other) {
+    for (Member other = 0; other < roster->members.size(); ++other) {
       count(ledger->pushed(other), true);
       count(ledger->pulled(other), false);
     }
@@ -414,9 +465,10 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
 bool WorldInvariants::expect_all_mass() {
   const std::vector<std::uint64_t> all = mass();
   if (all.empty()) return false;
-  if (all.back() != kOne * peers_.size()) {
+  const std::size_t members = newest_roster()->members.size();
+  if (all.back() != kOne * members) {
     fail(fmt::format("the weights of {} members and what is on their edges are {:.6f} together",
-                     peers_.size(), static_cast<double>(all.back()) / static_cast<double>(kOne)));
+                     members, static_cast<double>(all.back()) / static_cast<double>(kOne)));
   }
   return true;
 }

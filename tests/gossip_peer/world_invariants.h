@@ -33,6 +33,8 @@ class WorldInvariants {
   void closing(std::size_t index);
   void closed(std::size_t index);  // in good order
   void disk_disturbed(std::size_t index);
+  void thawed(std::size_t index, Duration frozen);
+  void forged(protocol::Epoch epoch);  // its roster is signed with a key that is revoked
   void calm();
   void said(std::size_t index, std::string_view line);
   void trains(std::size_t index);  // a local phase is about to be computed
@@ -71,9 +73,11 @@ class WorldInvariants {
     TimePoint kept_at{};  // a checkpoint, or when the session began
     bool copied = false;  // a model, in this epoch
     bool closing = false;
-    std::set<std::string> untold;   // linked when the roster changed, and not greeted since
-    std::set<std::string> unasked;  // a new link, and not asked for a newer roster
-    protocol::Epoch roster = 0;     // in force
+    bool closing_late = false;          // it was frozen meanwhile
+    std::set<std::string> untold;       // linked when the roster changed, and not greeted since
+    std::set<std::string> unasked;      // a new link, and not asked for a newer roster
+    protocol::Epoch roster = 0;         // in force
+    std::vector<Sha256Digest> revoked;  // keys, by the roster in force
   };
   struct Peer {
     std::unique_ptr<Process> process;
@@ -83,6 +87,7 @@ class WorldInvariants {
 
   void look(std::size_t index);
   void look_at_rosters();
+  const identity::Roster* newest_roster() const;
   bool are_linked(std::size_t a, std::size_t b) const;
   const std::string& name(std::size_t index) const;
   void fail(const std::string& sentence);
@@ -91,8 +96,9 @@ class WorldInvariants {
   std::vector<Peer> peers_;
   std::optional<TimePoint> calm_since_;
   TimePoint next_look_{};
-  std::set<std::size_t> heard_;  // something, in this event
+  std::vector<std::size_t> heard_;  // something, in this event
   std::map<std::pair<std::size_t, std::size_t>, TimePoint> differ_since_;  // their rosters
+  std::set<protocol::Epoch> forged_;
   bool failed_ = false;
 };
 
