@@ -265,7 +265,11 @@ void WorldInvariants::said(std::size_t index, std::string_view line) {
   Process& process = *peers_[index].process;
   const bool copies = says(line, "taking the model of") || says(line, "taking their model") ||
                       says(line, "goes on from its model in place of");
-  process.copied |= copies;
+  if (copies) {
+    const auto& shell = world_.peers[index]->process->shell;
+    const EpochSession* session = shell ? shell->machine().session() : nullptr;
+    if (session != nullptr) process.copied_in = session->epoch();
+  }
   process.may_go_elsewhere |= copies || says(line, " instead of ");
   if (says(line, "the run cannot go on")) fail(fmt::format("{}: {}", name(index), line));
   if (says(line, "nobody gave a model") && calm_since_ && process.copying_since &&
@@ -363,7 +367,6 @@ void WorldInvariants::look(std::size_t index) {
     process.run = session->run_id();
     process.epoch = session->epoch();
     process.kept_at = now;
-    process.copied = false;
   } else if (progress.exchange == process.exchange + 1 && !process.may_go_elsewhere &&
              !process.copying_since && now - process.kept_at > world_.options.checkpoint_every) {
     return fail(fmt::format("{} has kept no checkpoint for {:.1f} s", name(index),
@@ -452,7 +455,7 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
     // A synchronous node that takes another's model takes its own share of the weight anew.
     const bool is_async =
         dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
-    if (!is_async && peers_[i].process->copied) return {};
+    if (!is_async && peers_[i].process->copied_in == session->epoch()) return {};
     count(ledger->mass(), true);
     for (Member other = 0; other < roster->members.size(); ++other) {
       count(ledger->pushed(other), true);

@@ -70,8 +70,8 @@ class WorldInvariants {
     std::optional<protocol::Exchange> trained;
     bool may_go_elsewhere = false;  // since it trained it said that it does
     std::optional<TimePoint> copying_since;
-    TimePoint kept_at{};  // a checkpoint, or when the session began
-    bool copied = false;  // a model, in this epoch
+    TimePoint kept_at{};            // a checkpoint, or when the session began
+    protocol::Epoch copied_in = 0;  // a model, last
     bool closing = false;
     bool closing_late = false;          // it was frozen meanwhile
     std::set<std::string> untold;       // linked when the roster changed, and not greeted since
