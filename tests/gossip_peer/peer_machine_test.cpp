@@ -504,6 +504,28 @@ TEST(PeerMachine, FailureDetectionIsListenedTo) {
   EXPECT_EQ(answers[0].held, 0U) << "of a minority";
 }
 
+TEST(PeerMachine, APingIsAnswered) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.feed(peer::LinkUp{1, peer.hello_of(0)});
+  peer.clear();
+  peer.hear(1, protocol::Swim{.kind = protocol::Swim::Kind::kPing, .epoch = 1, .sequence = 7});
+  const auto answers = peer.sent<protocol::Swim>(1);
+  ASSERT_THAT(answers, SizeIs(1));
+  EXPECT_EQ(answers[0].kind, protocol::Swim::Kind::kAck);
+  EXPECT_EQ(answers[0].sequence, 7U);
+}
+
+TEST(PeerMachine, WhoWasFoundDeadIsReachableWhenItSpeaks) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const auto reachable = [&] { return peer.machine.report(peer.now, peer.wall).reachable; };
+  for (int i = 0; i < 600 && reachable() > 1; ++i) peer.tick(100ms);
+  ASSERT_EQ(reachable(), 1U);
+  peer.hear(2, protocol::Swim{.kind = protocol::Swim::Kind::kPing, .epoch = 1, .sequence = 7});
+  EXPECT_EQ(reachable(), 2U);
+}
+
 TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
   MachineBench peer;
   peer.give(peer.world.roster(1));

@@ -31,25 +31,24 @@ protocol::Message over_the_wire(const protocol::Message& message) {
 RelayHub::RelayHub(net::EventLoop& loop)
     : loop_(loop),
       self_(std::make_shared<RelayHub*>(this)),
-      desk_(
-          {},
-          {.send =
-               [this](SessionId session, const protocol::Envelope& envelope) {
-                 for (auto& [name, device] : devices_) {
-                   if (device.session == session) push(name, &Device::out, envelope);
-                 }
-               },
-           .queued_bytes =
-               [this](SessionId session) {
-                 const Device* const device = connected(session);
-                 return device ? device->out.bytes : 0;
-               },
-           .on_report = [](const std::string&, const protocol::PeerReport&) {},
-           .wants_model = [](const std::string&, const protocol::WholeModel&) -> Result<void> {
-             return rejected("not-wanted", "no models here");
-           },
-           .on_model = [](const std::string&, protocol::Exchange, SharedBytes) {}},
-          log_) {}
+      desk_({},
+            {.send =
+                 [this](SessionId session, const protocol::Envelope& envelope) {
+                   for (auto& [name, device] : devices_) {
+                     if (device.session == session) push(name, &Device::out, envelope);
+                   }
+                 },
+             .queued_bytes =
+                 [this](SessionId session) {
+                   const Device* const device = connected(session);
+                   return device ? device->out.bytes : 0;
+                 },
+             .on_report = [](const std::string&, const protocol::PeerReport&) {},
+             .wants_model = [](const std::string&, const protocol::WholeModel&) -> Result<void> {
+               return rejected("not-wanted", "no models here");
+             },
+             .on_model = [](const std::string&, protocol::Exchange, SharedBytes) {}},
+            log_) {}
 
 RelayHub::Device* RelayHub::connected(SessionId session) {
   for (auto& [name, device] : devices_) {
