@@ -2,6 +2,7 @@
 #include "gossip/algorithms/lossy_sgp.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace starling::gossip {
 namespace {
@@ -77,8 +78,10 @@ void LossySgp<T>::regroup(const Plan&, const Links& links, const LocalPhase* tra
 
 template <class T>
 void LossySgp<T>::visit_state(StateVisitor& state) {
+  const std::vector<MassLedger::Fixed> before(ledger_.mass().begin(), ledger_.mass().end());
   ledger_.visit_state(state);
-  ledger_.read<T>(z_);
+  // Of a local phase that is saved before it is mixed, regroup() needs the model before the phase.
+  if (!std::ranges::equal(before, ledger_.mass())) ledger_.read<T>(z_);
 }
 
 // The model whose mass is new on the edge; where none is, this node's own.

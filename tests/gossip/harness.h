@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
+#include "gossip/algorithms/algorithm_state.h"
 #include "gossip/algorithms/make_algorithm.h"
 
 namespace starling::gossip {
@@ -283,6 +284,7 @@ class Fleet {
                               .exchange = exchange_};
     for (Node i = 0; i < plan_.nodes; ++i) {
       losses_ += *nodes_[i]->adapt(*training_[i], phase, before.links(i));
+      (void)save_state(*nodes_[i]);  // a checkpoint is kept with the end of an epoch
       nodes_[i]->regroup(plan_, after.links(i), &phase);
     }
     mix(after);
