@@ -516,14 +516,21 @@ TEST(PeerMachine, APingIsAnswered) {
   EXPECT_EQ(answers[0].sequence, 7U);
 }
 
-TEST(PeerMachine, WhoWasFoundDeadIsReachableWhenItSpeaks) {
+// So that it learns what is believed of it, and says that it lives.
+TEST(PeerMachine, WhoWasFoundDeadIsProbedWhenItSpeaks) {
   MachineBench peer;
   peer.give(peer.world.roster(1));
-  const auto reachable = [&] { return peer.machine.report(peer.now, peer.wall).reachable; };
-  for (int i = 0; i < 600 && reachable() > 1; ++i) peer.tick(100ms);
-  ASSERT_EQ(reachable(), 1U);
+  for (int i = 0; i < 600 && peer.machine.report(peer.now, peer.wall).reachable > 1; ++i) {
+    peer.tick(100ms);
+  }
+  ASSERT_EQ(peer.machine.report(peer.now, peer.wall).reachable, 1U);
+  peer.feed(peer::LinkUp{2, peer.hello_of(0)});
+  for (int i = 0; i < 50; ++i) peer.tick(100ms);
+  peer.clear();
   peer.hear(2, protocol::Swim{.kind = protocol::Swim::Kind::kPing, .epoch = 1, .sequence = 7});
-  EXPECT_EQ(reachable(), 2U);
+  EXPECT_EQ(std::ranges::count(peer.sent<protocol::Swim>(2), protocol::Swim::Kind::kPing,
+                               &protocol::Swim::kind),
+            1);
 }
 
 TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
