@@ -456,7 +456,7 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
     // A synchronous node that takes another's model takes its own share of the weight anew.
     const bool is_async =
         dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
-    if (!is_async && has_copied(i)) return {};
+    if (!is_async && peers_[i].process->copied_in == session->epoch()) return {};
     count(ledger->mass(), true);
     for (Member other = 0; other < roster->members.size(); ++other) {
       count(ledger->pushed(other), true);
@@ -464,11 +464,6 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
     }
   }
   return sum;
-}
-
-bool WorldInvariants::has_copied(std::size_t index) const {
-  const Process& process = *peers_[index].process;
-  return process.copied_in == process.epoch;
 }
 
 bool WorldInvariants::expect_all_mass() {

@@ -55,7 +55,6 @@ class WorldInvariants {
   // Requires: nobody was restarted since the epoch began. The weights are as many as there are
   // members. False where there is nothing to hold to it.
   bool expect_all_mass();
-  bool has_copied(std::size_t index) const;  // a model, in its epoch
 
  private:
   class WatchedLinks;
