@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/issuer/roster_parts.h"
+#include "gossip/algorithms/mass_ledger.h"
 #include "gossip/fallback/fallback_terms.h"
 #include "tests/gossip_peer/machine_bench.h"
 
@@ -387,6 +388,29 @@ TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
       EXPECT_EQ(weight_of(*peer.machine.session()), kOne);
     }
   }
+}
+
+// What was pushed to the process before is lost with it: its sender counts from 0 again.
+TEST(PeerMachine, MassForAFormerProcessIsNotTaken) {
+  MachineBench peer(without_learning("sgp"));
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  MassLedger sender(peer.world.experiment.parameters());
+  const Bytes pushed = to_bytes(sender.push(0, 0.25));
+  const auto hear_push = [&](protocol::Member from, std::uint32_t incarnation) {
+    const VectorTransfer transfer{.epoch = 1,
+                                  .content = protocol::MixMessage{
+                                      .era = 77, .next_era = incarnation, .packed = pushed.size()}};
+    peer.feed(peer::TransferReceived{from, {transfer, SharedBytes::own(Bytes(pushed))}});
+  };
+  const auto sent = peer.transfers<protocol::MixMessage>();
+  ASSERT_FALSE(sent.empty());
+  const std::uint32_t own = sent[0].content.era;
+  for (const protocol::Member member : {1, 2}) hear_push(member, own + 2);
+  EXPECT_THAT(peer.computations, IsEmpty()) << "it waits for theirs";
+  for (const protocol::Member member : {1, 2}) hear_push(member, own);
+  EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes";
 }
 
 // --- a run that cannot go on --------------------------------------------------------------------
