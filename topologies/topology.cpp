@@ -67,9 +67,14 @@ class StaticTopology final : public Topology {
   bool directed_;
 };
 
-// What make() found lawful for one step is lawful for all, so a step that fails is a bug.
-Matrix laid(const Blueprint& blueprint, std::string_view rule, std::uint64_t step) {
-  Result<MixingMatrix> matrix = lay(blueprint.step(step), rule);
+// What make() found lawful for its first steps is promised for all, so a step that fails is a bug.
+Matrix laid(const Blueprint& blueprint, Node nodes, std::string_view rule, std::uint64_t step) {
+  Step made = blueprint.step(step);
+  STARLING_CHECK(made.diagonal.size() == nodes &&
+                 std::ranges::all_of(made.entries, [nodes](const MixingEntry& entry) {
+                   return entry.receiver < nodes && entry.sender < nodes;
+                 }));
+  Result<MixingMatrix> matrix = lay(std::move(made), rule);
   STARLING_CHECK(matrix.has_value());
   return std::make_shared<const MixingMatrix>(std::move(*matrix));
 }
@@ -88,7 +93,8 @@ class PeriodicTopology final : public Topology {
   std::uint64_t period() const override { return blueprint_.period; }
   Matrix at(std::uint64_t step) const override {
     Slot& slot = slots_[step % slots_.size()];
-    std::call_once(slot.once, [&] { slot.matrix = laid(blueprint_, rule_, step % slots_.size()); });
+    std::call_once(slot.once,
+                   [&] { slot.matrix = laid(blueprint_, nodes_, rule_, step % slots_.size()); });
     return slot.matrix;
   }
 
@@ -120,7 +126,7 @@ class DrawnTopology final : public Topology {
       const std::lock_guard lock(mutex_);
       if (last_ && last_step_ == step) return last_;
     }
-    Matrix matrix = laid(blueprint_, rule_, step);
+    Matrix matrix = laid(blueprint_, nodes_, rule_, step);
     const std::lock_guard lock(mutex_);
     last_ = matrix;
     last_step_ = step;

@@ -11,6 +11,7 @@ namespace starling::topologies {
 namespace {
 
 constexpr std::uint64_t kStepsTried = 64;
+constexpr std::uint64_t kPeriodMax = 1'000'000;
 
 Error unlawful(const Blueprint& blueprint, std::uint64_t step, const std::string& why) {
   return wrong_setting("topology-own",
@@ -77,6 +78,12 @@ std::vector<std::string_view> TopologyCatalogue::names() const {
 Result<void> check_blueprint(const Blueprint& blueprint, Node nodes, std::string_view rule) {
   if (blueprint.step == nullptr || blueprint.name.empty()) {
     return wrong_setting("topology-own", "a topology of this program has no name or no steps");
+  }
+  if (blueprint.period > kPeriodMax) {
+    return wrong_setting("topology-own",
+                         fmt::format("the topology '{}' of this program repeats after {} steps; at "
+                                     "most {} can be kept: say 0, for never",
+                                     blueprint.name, blueprint.period, kPeriodMax));
   }
   const std::uint64_t tried =
       blueprint.period == 0 ? kStepsTried : std::min(blueprint.period, kStepsTried);

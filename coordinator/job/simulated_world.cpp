@@ -139,8 +139,8 @@ void SimulatedWorld::forget_session(std::uint32_t client) {
   for (Stream& stream : streams_[client]) stream = {.messages = stream.messages};
 }
 
-double SimulatedWorld::connect_seconds(std::uint32_t client) const {
-  return 4 * network_.latency(client, coordinator());
+double SimulatedWorld::connect_seconds(std::uint32_t client, double now) const {
+  return 4 * network_.latency(client, coordinator(), now);
 }
 
 std::optional<double> SimulatedWorld::separated_until(std::uint32_t client, double now) const {

@@ -68,7 +68,7 @@ class SimulatedWorld {
   void forget_session(std::uint32_t client);
 
   // From dialling to connected: two round trips, TCP's and that of TLS.
-  double connect_seconds(std::uint32_t client) const;
+  double connect_seconds(std::uint32_t client, double now) const;
   // The end of the split that keeps the client from the coordinator at `now`, or nothing.
   std::optional<double> separated_until(std::uint32_t client, double now) const;
   // The client's next so many local steps.

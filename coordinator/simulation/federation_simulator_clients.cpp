@@ -156,8 +156,8 @@ void FederationSimulator::to_client(std::size_t index, client::Event event) {
 }
 
 void FederationSimulator::dial(std::size_t index) {
-  const double takes =
-      options_.world ? options_.world->connect_seconds(static_cast<std::uint32_t>(index)) : 0;
+  const auto client = static_cast<std::uint32_t>(index);
+  const double takes = options_.world ? options_.world->connect_seconds(client, seconds_now()) : 0;
   scheduler_.schedule(scheduler_.now() + from_seconds(takes),
                       [this, index, incarnation = nodes_[index]->incarnation] {
                         if (nodes_[index]->incarnation == incarnation) connect(index);

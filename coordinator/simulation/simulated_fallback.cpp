@@ -178,6 +178,7 @@ void SimulatedFallback::begin_exchange() {
 double SimulatedFallback::exchange_seconds(const std::vector<std::size_t>& taking_part) const {
   const std::uint64_t bytes = model_->layout()->size() * sizeof(float);
   const sim::Network& network = world_.world.network();
+  const double now = to_seconds(world_.scheduler.now() - TimePoint{});
   double slowest = kExchangeSecondsMin;
   for (const std::size_t member : taking_part) {
     const Node& node = nodes_[member];
@@ -191,7 +192,7 @@ double SimulatedFallback::exchange_seconds(const std::vector<std::size_t>& takin
     const auto receivers = matrix_->receivers(node.place);
     for (const topologies::Weight& receiver : receivers) {
       const auto to = static_cast<std::uint32_t>(member_at_[receiver.node]);
-      farthest = std::max(farthest, network.latency(id, to));
+      farthest = std::max(farthest, network.latency(id, to, now));
     }
     seconds += static_cast<double>(receivers.size()) * network.transfer_seconds(id, bytes);
     slowest = std::max(slowest, seconds + farthest);

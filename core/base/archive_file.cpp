@@ -56,6 +56,11 @@ Result<void> save_archive(const std::filesystem::path& path, const Sha256Digest&
     write(identity.bytes());
     Archive archive(write);
     visit(archive);
+    if (!archive.good()) {
+      return rejected("state-incomplete", path.string() +
+                                              " is not replaced: a part of the state "
+                                              "cannot be written");
+    }
     const std::uint64_t value = checksum.value();
     write(std::as_bytes(std::span(&value, 1)));
     out.close();
@@ -67,7 +72,7 @@ Result<void> save_archive(const std::filesystem::path& path, const Sha256Digest&
 Result<void> load_archive(const std::filesystem::path& path, const Sha256Digest& identity,
                           const VisitState& visit) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  if (!std::filesystem::exists(path, error) && !error) {
     return rejected("file-missing", path.string() + " does not exist");
   }
   const std::uint64_t size = std::filesystem::file_size(path, error);

@@ -185,7 +185,7 @@ struct ReduceNote {
     kCommit,    // `exchange` has ended with the mean of `attempt` over `members`
     kWant,      // send me the mean of `attempt`, or of `held` that it was before
     kAsk,       // register under `attempt`; in any case say whether you are further (0: or kWait)
-    kNotYet,    // among neighbours only
+    kNotYet,    // to kWant: I do not have the mean of `held`
     kWait,      // I am here, and have nothing else to say yet
     kAhead,  // I am at `exchange`; yours has no mean to be had any more: copy a model of `members`
   };

@@ -35,7 +35,10 @@ Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_
   if (auto text = read_text_file(directory / "metrics.jsonl", kMetricsBytesMax)) {
     metrics = text->substr(0, text->rfind('\n') + 1);
   }
-  STARLING_ASSIGN(Run run, parse_simulation(record, metrics));
+  auto parsed = parse_simulation(record, metrics);
+  // Nothing made the lines durable: after a loss of power they may be anything.
+  if (!parsed) parsed = parse_simulation(record, "");
+  STARLING_ASSIGN(Run run, std::move(parsed));
   run.unfinished = true;
   run.directory = directory;
   run.steps = run.last(Measure::kStep);

@@ -26,9 +26,11 @@ Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t s
               .attempt = which | (static_cast<std::uint32_t>(step >> 32) << 8)});
 }
 
-// A time of whole nanoseconds, so that a file can hold it as it is.
+// A time of whole nanoseconds, so that a file can hold it as it is. What no Duration holds is
+// never.
 double in_file(double seconds) {
-  return seconds == kNever ? kNever : to_seconds(from_seconds(seconds));
+  constexpr double kLongest = 8e9;
+  return seconds > kLongest ? kNever : to_seconds(from_seconds(seconds));
 }
 
 double exponential(Rng& rng, double mean) { return -mean * std::log1p(-rng.uniform()); }

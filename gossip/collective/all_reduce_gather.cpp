@@ -55,7 +55,10 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
     return send(from, make_note(Kind::kAsk, at, gather.attempt));
   }
   if (gather.running) {
-    if (std::ranges::binary_search(gather.list, from)) return send_list(from);
+    if (std::ranges::binary_search(gather.list, from)) {
+      const bool forgot = note.fresh && !gather.registered.at(from).fresh;
+      return forgot ? begin_again() : send_list(from);
+    }
     if (!gather.registered.contains(from)) arrivals_.learn(now_ - gather.first_at);
   }
   Registration registration;
@@ -68,6 +71,16 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   if (note.count != 0) registration.blame = Blame{note.other, note.count};
   registration.fresh = note.fresh;
   gather.registered[from] = std::move(registration);
+}
+
+// A member of the list was started again: what it promised and reduced is forgotten.
+void AllReduceMachine::begin_again() {
+  if (current_) {
+    promise(next_attempt(self_));
+    report();
+  } else {
+    drop_gather(next_attempt(self_));
+  }
 }
 
 AllReduceMachine::Gather& AllReduceMachine::open_gather(Progress at, Attempt attempt) {
@@ -230,7 +243,7 @@ bool AllReduceMachine::hand_to_another() {
   for (const auto& [member, registration] : gather_->registered) {
     if (!registration.fresh) others.push_back(member);
   }
-  if (!is_quorum(others.size())) return false;
+  if (others.empty() || !is_quorum(others.size())) return false;
   if (current_) {
     promise(next_attempt(others.front()));
     report();
@@ -333,9 +346,11 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
   };
   // Who accuses others each time may be the cause itself.
   if (gather_->cause && listed_ && listed_->first == gather_->at && lists_ >= kListsMax) {
-    std::erase_if(members, [&, &cause = *gather_->cause](Member m) {
+    Members others = members;
+    std::erase_if(others, [&, &cause = *gather_->cause](Member m) {
       return m != self_ && (m == cause.first || m == cause.second);
     });
+    if (!others.empty()) members = std::move(others);
   }
   while (true) {
     std::ptrdiff_t most = 0;

@@ -27,6 +27,7 @@ constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;
+constexpr std::size_t kTreeStepsMax = 32;  // of members that are counted in 32 bits
 
 }  // namespace
 
@@ -293,12 +294,13 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
-  if (note.count != 0 && note.other < peers_.size()) call_silent(note.other);
+  if (note.held != 0 && note.other >= peers_.size()) return;
+  const bool accuses = note.count != 0 && note.other < peers_.size() && note.other != self_;
+  if (accuses) call_silent(note.other);
   const auto blamed = std::exchange(c.blame, std::nullopt);
   wait();
   c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
-    if (note.other >= peers_.size()) return;
     if (blamed) call_silent(blamed->member);  // others have got all that they waited for
     c.joined = note.attempt;
     const bool is_held =
@@ -361,14 +363,18 @@ void AllReduceMachine::accept(Mean mean) {
 // up the tree, are at most d floats; anything beyond is not of the protocol.
 void AllReduceMachine::hold_early(PieceReceived& piece) {
   const auto phase = static_cast<Phase>(piece.place >> 32);
+  const std::size_t size = current_->input.values.size();
   const bool is_of_ring =
       phase == Phase::kScatter && piece.place < place_of(Phase::kScatter, peers_.size());
-  if (!is_of_ring && phase != Phase::kUp) return;
+  const bool is_of_tree = phase == Phase::kUp &&
+                          piece.place < place_of(Phase::kUp, kTreeStepsMax) &&
+                          piece.floats.values.size() == size;
+  if (!is_of_ring && !is_of_tree) return;
   std::size_t held = piece.floats.values.size();
   for (const auto& [key, early] : early_) {
     if (key.first == piece.from) held += early.floats.values.size();
   }
-  if (held > current_->input.values.size() || piece.floats.values.empty()) return;
+  if (held > size || piece.floats.values.empty()) return;
   early_.try_emplace({piece.from, piece.place}, Early{piece.attempt, std::move(piece.floats)});
 }
 
@@ -391,6 +397,7 @@ void AllReduceMachine::fetch(Fetch fetch) {
   current_->run.reset();
   current_->fetch = std::move(fetch);
   send_want();
+  wait();
 }
 
 void AllReduceMachine::send_want() {
@@ -398,7 +405,6 @@ void AllReduceMachine::send_want() {
   protocol::ReduceNote message = make_note(Kind::kWant, c.at, c.joined);
   message.held = static_cast<std::uint32_t>(c.fetch->held);
   send(c.fetch->source, std::move(message));
-  wait();
 }
 
 // The holder has it, and whoever has finished; its members come first.
@@ -413,7 +419,7 @@ void AllReduceMachine::look_for(Commit commit) {
       }
     }
     if (sources.empty()) return;
-    ended = Ended{.commit = std::move(commit), .sources = std::move(sources)};
+    ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
     ask_source();
   } else if (commit.holder != self_ && ended->sources.size() < 2 * peers_.size()) {
     const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
@@ -422,16 +428,18 @@ void AllReduceMachine::look_for(Commit commit) {
 }
 
 void AllReduceMachine::ask_source() {
-  Ended& ended = *current_->ended;
+  const Ended& ended = *current_->ended;
   protocol::ReduceNote message = make_note(Kind::kWant, ended.commit.at, ended.commit.attempt);
   message.held = static_cast<std::uint32_t>(ended.commit.attempt);
   send(ended.asked(), std::move(message));
-  ended.asked_at = now_;
 }
 
 void AllReduceMachine::try_next_source() {
   Ended& ended = *current_->ended;
-  if (++ended.source < ended.sources.size()) return ask_source();
+  if (++ended.source < ended.sources.size()) {
+    ended.asked_at = now_;
+    return ask_source();
+  }
   current_->ended.reset();  // nobody has it
   settled_.reset();
   if (!waiting_for() && !gather_) register_with(gatherer_after(self_));
@@ -659,7 +667,8 @@ void AllReduceMachine::stop_waiting() {
   report();
 }
 
-// All that may have been lost with the former link.
+// All that may have been lost with the former link. No deadline is put off: a member that dials
+// again and again would put it off for ever.
 void AllReduceMachine::resend(Member to) {
   if (current_) {
     const Current& c = *current_;
@@ -678,8 +687,9 @@ void AllReduceMachine::resend(Member to) {
     }
   }
   if (gather_ && gather_->running && gather_->registered.contains(to)) {
-    send_list(to);
-  } else if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
+    return;  // it registers again: it may have been started again meanwhile
+  }
+  if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
     send(to, make_note(Kind::kAsk, gather_->at, gather_->attempt));
   } else if (last_ && owner(last_->commit.attempt) == self_) {
     send_commit(to, last_->commit);

@@ -324,6 +324,7 @@ class AllReduceMachine {
   std::optional<std::pair<Member, Blame>> find_cause() const;
   Members reducible() const;
   void start_run();
+  void begin_again();
   void send_list(Member to);
   protocol::ReduceNote make_list(Member to) const;
   void check_done();

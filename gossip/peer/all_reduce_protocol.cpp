@@ -40,12 +40,7 @@ collective::AllReduceOptions reduce_options(const ProtocolPatience& patience, Ex
 AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
                                      ProtocolPlace place, const ProtocolPatience& patience,
                                      ProtocolStart start)
-    : run_(run),
-      schedule_(run.options.schedule()),
-      local_(local),
-      host_(host),
-      self_(place.self),
-      names_(std::move(place.names)),
+    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
       trained_(start.former && start.former->trained),
       return_every_(patience.max + patience.start),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
@@ -82,17 +77,14 @@ std::vector<Member> AllReduceProtocol::neighbours() const {
 TrainingProgress AllReduceProtocol::progress() const {
   static constexpr std::array<std::string_view, 7> kStates = {
       "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
-  return {.state = kStates[static_cast<std::size_t>(state_)],
-          .exchange = at_.exchange,
-          .step = schedule_.after(at_.exchange),
-          .loss_sum = loss_sum_,
-          .loss_steps = loss_steps_,
-          .heard = heard_,
-          .expected = static_cast<std::uint32_t>(names_.size() - 1)};
+  auto progress = progress_at(kStates[static_cast<std::size_t>(state_)], at_.exchange);
+  progress.heard = heard_;
+  progress.expected = static_cast<std::uint32_t>(names_.size() - 1);
+  return progress;
 }
 
 std::optional<std::span<const float>> AllReduceProtocol::model() const {
-  if (computing_ || state_ == State::kCopying) return std::nullopt;  // of no exchange yet
+  if (is_computing() || state_ == State::kCopying) return std::nullopt;  // of no exchange yet
   return algorithm_->model();
 }
 
@@ -100,7 +92,7 @@ Bytes AllReduceProtocol::state() const { return save_state(*algorithm_); }
 
 // While a model is being copied, this one is of no exchange.
 std::optional<Handover> AllReduceProtocol::hand_over() {
-  STARLING_CHECK(!computing_);
+  STARLING_CHECK(!is_computing());
   if (state_ == State::kCopying) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = at_.exchange,
@@ -120,30 +112,20 @@ void AllReduceProtocol::go_on() {
     return host_.finished();
   }
   if (host_.is_leaving()) return;
-  const int steps = static_cast<int>(schedule_.after(at_.exchange + 1) - step);
-  const LocalPhase phase{
-      .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = at_.exchange};
-  const auto loss = std::make_shared<Result<double>>(0.0);
+  const LocalPhase phase = phase_of(at_.exchange);
   state_ = State::kTraining;
   began_ = host_.now();
-  computing_ = true;
-  host_.train(
-      step + static_cast<std::uint64_t>(steps),
-      [this, phase, loss] {
+  train(
+      phase,
+      [this, phase] {
         const auto training = local_.training(phase.step);
-        *loss = algorithm_->adapt(*training, phase, {.node = self_});
+        return algorithm_->adapt(*training, phase, {.node = self_});
       },
-      [this, loss, steps] { trained(*loss, steps); });
+      [this, phase](double loss_sum) { trained(loss_sum, phase); });
 }
 
-void AllReduceProtocol::trained(const Result<double>& loss_sum, int steps) {
-  if (!loss_sum) return host_.failed(loss_sum.error());
-  computing_ = false;
-  loss_sum_ += *loss_sum;
-  loss_steps_ += static_cast<std::uint64_t>(steps);
-  if (!std::isfinite(*loss_sum)) {
-    return host_.failed(diverged(schedule_.after(at_.exchange)));
-  }
+void AllReduceProtocol::trained(double loss_sum, const LocalPhase& phase) {
+  if (!learned(loss_sum, phase)) return;
   work_ = host_.now() - began_;
   jumps_.trained(work_);
   reduce();
@@ -167,8 +149,7 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
   message_ = {.first = mean_.values};
   inbox_ = {.from = 0, .weight = 1, .message = counts ? &message_ : nullptr};
   state_ = State::kMixing;
-  computing_ = true;
-  host_.compute(
+  compute(
       [this] {
         const Links nobody{.node = self_};
         algorithm_->absorb(nobody, {&inbox_, 1}, {0, run_.initial.size()});
@@ -200,7 +181,6 @@ bool AllReduceProtocol::is_usual(const collective::Finished& finished) {
 }
 
 void AllReduceProtocol::mixed() {
-  computing_ = false;
   if (inbox_.message != nullptr) {
     const std::span<const float> model = algorithm_->model();
     common_.assign(model.begin(), model.end());
@@ -253,10 +233,11 @@ bool AllReduceProtocol::can_be(Progress at) const {
 }
 
 // A link may only look whole. A part of the model is longer than a piece, which is one of as many
-// as there are members.
+// as there are members, and a donor that trains gives it when its local steps are done.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const auto pieces = static_cast<int>(names_.size() / std::max<std::size_t>(from.size(), 1));
-  const Duration patience = machine_.piece_wait() * std::max(pieces, 1);
+  const Duration patience =
+      machine_.pace().value_or(work_) + machine_.piece_wait() * (std::max(pieces, 1) + 1);
   host_.copy_model(std::move(from), patience);
 }
 

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "gossip/collective/all_reduce_machine.h"
-#include "gossip/peer/make_protocol.h"
+#include "gossip/peer/protocol_base.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/jump_bound.h"
 
 namespace starling::gossip {
 
-class AllReduceProtocol final : public TrainingProtocol {
+class AllReduceProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol.
   AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
@@ -25,7 +25,6 @@ class AllReduceProtocol final : public TrainingProtocol {
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;
   bool is_finished() const override { return state_ == State::kFinished; }
-  bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
@@ -47,7 +46,7 @@ class AllReduceProtocol final : public TrainingProtocol {
   enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished, kPacing };
 
   void go_on();
-  void trained(const Result<double>& loss_sum, int steps);
+  void trained(double loss_sum, const LocalPhase& phase);
   void reduce();
   bool is_minority() const { return at_.backed < at_.exchange; }
   void say_standing(const Progress& next, std::size_t members);
@@ -66,18 +65,11 @@ class AllReduceProtocol final : public TrainingProtocol {
   void perform(collective::CatchUp& catch_up);
   void perform(collective::Say& say);
 
-  const NetworkRun& run_;
-  const StepSchedule schedule_;
-  LocalSteps& local_;
-  ProtocolHost& host_;
-  Member self_;
-  std::vector<std::string> names_;
   const bool trained_;           // before it begins
   const Duration return_every_;  // at most
   collective::AllReduceMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;
-  bool computing_ = false;
   Progress at_;
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
   const Exchange total_;
@@ -96,8 +88,6 @@ class AllReduceProtocol final : public TrainingProtocol {
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;
-  double loss_sum_ = 0;
-  std::uint64_t loss_steps_ = 0;
 };
 
 }  // namespace starling::gossip

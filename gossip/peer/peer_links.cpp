@@ -94,6 +94,7 @@ Result<void> PeerLinks::admit(const std::string& name,
 void PeerLinks::set_roster(std::shared_ptr<const identity::SignedRoster> roster) {
   roster_ = std::move(roster);
   kept_.clear();
+  ends_idle_ = false;  // until it is known again whom to keep
   std::erase_if(diallings_, [](const auto& entry) { return !entry.second.active; });
   for (const LinkPtr& link : all_links()) {
     if (const auto still = admit(link->name, link->key); !still) end(link, still.error(), true);

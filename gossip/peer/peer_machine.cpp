@@ -382,7 +382,7 @@ void PeerMachine::end_session() {
   assemblers_.clear();  // of members that may have other places from now on
   if (!session_) return;
   if (session_->is_computing()) session_->cancel_training();
-  if (session_->training().remembers()) forgot_run_.reset();
+  if (session_->training().remembers() && forgot_run_ == session_->run_id()) forgot_run_.reset();
   traffic_before_ = traffic();
   ended_ = Ended{.run_id = session_->run_id(),
                  .run_name = session_->run_name(),

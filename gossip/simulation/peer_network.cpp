@@ -78,6 +78,7 @@ class PeerNetwork::Links final : public PeerTransport {
   void set_roster(std::shared_ptr<const identity::SignedRoster> roster) override {
     roster_ = std::move(roster);
     kept_.clear();
+    ends_idle_ = false;
     std::erase_if(diallings_, [](const auto& entry) { return !entry.second.active; });
     end_all_unless([this](const std::string& other) { return admits(other); },
                    rejected("not-a-member", "not in the roster any more"));

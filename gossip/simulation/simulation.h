@@ -22,6 +22,7 @@ struct SimulationCheckpoints {
   Sha256Digest identity;  // run_identity.h; the state of another is refused
   // Asked between steps.
   std::function<Now(const Totals&)> now;
+  std::function<void(Duration took)> saved = {};  // after each
 };
 
 struct SimulationHooks {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/tool/run_writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -107,6 +109,16 @@ Result<void> check_new(const std::filesystem::path& directory) {
   return {};
 }
 
+// Another command that writes the same run would destroy it.
+Result<FileDescriptor> lock(const std::filesystem::path& directory) {
+  FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return file_error("open", directory);
+  if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) return opened;
+  return rejected("out-in-use", fmt::format("another command writes a run into {}: wait for its "
+                                            "end, or name another directory with --out",
+                                            directory.string()));
+}
+
 // What summary.json and unfinished.json share.
 boost::json::object beginning_to_json(std::string_view program, const Experiment& experiment,
                                       const Settings& settings) {
@@ -183,6 +195,7 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
                                              std::string_view program, const Experiment& experiment,
                                              const Settings& settings) {
   STARLING_TRY(make_directory(directory));
+  STARLING_ASSIGN(FileDescriptor in_use, lock(directory));
   const auto difference = difference_to_unfinished(directory, program, settings);
   if (difference && !difference->empty()) {
     return rejected("out-not-empty",
@@ -192,12 +205,14 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   }
   if (!difference) {
     STARLING_TRY(check_new(directory));
-    sweep_temporaries(directory);
     const std::string text =
         boost::json::serialize(beginning_to_json(program, experiment, settings)) + "\n";
     STARLING_TRY(write_durably(directory / report::kUnfinishedFile, as_bytes(text)));
   }
-  return open(directory);
+  sweep_temporaries(directory);
+  STARLING_ASSIGN(RunWriter writer, open(directory));
+  writer.in_use_ = std::move(in_use);
+  return writer;
 }
 
 bool RunWriter::holds_unfinished(const std::filesystem::path& directory, std::string_view program,

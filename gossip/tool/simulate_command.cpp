@@ -66,24 +66,17 @@ class SavePolicy {
   SimulationCheckpoints::Now now() {
     using Now = SimulationCheckpoints::Now;
     if (stop_asked_()) return Now::kSaveAndStop;
-    const TimePoint now = clock_.now();
-    if (saving_since_) {
-      due_ = now + std::max<Duration>(kEvery, kRarely * (now - *saving_since_));
-      saving_since_.reset();
-    }
-    if (now < due_) return Now::kNothing;
-    saving_since_ = now;
-    return Now::kSave;
+    return clock_.now() < due_ ? Now::kNothing : Now::kSave;
   }
+  void saved(Duration took) { due_ = clock_.now() + std::max<Duration>(kEvery, kRarely * took); }
 
  private:
   static constexpr std::chrono::seconds kEvery{30};
-  static constexpr int kRarely = 20;  // as long as saving, and the step after it, takes
+  static constexpr int kRarely = 20;  // as long as saving takes
 
   const Clock& clock_;
   const std::function<bool()> stop_asked_;
   TimePoint due_;
-  std::optional<TimePoint> saving_since_;
 };
 
 // Of the network as its options are now. `out` may be empty; the hooks' calls come before what is
@@ -103,7 +96,8 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
     all.checkpoints =
         SimulationCheckpoints{.file = RunWriter::checkpoint_in(out),
                               .identity = identity_of(experiment, settings, STARLING_VERSION),
-                              .now = [&](const Totals&) { return policy.now(); }};
+                              .now = [&](const Totals&) { return policy.now(); },
+                              .saved = [&](Duration took) { policy.saved(took); }};
   }
   Result<void> written;
   all.on_measurement = [&](const Measurement& measurement) {
@@ -142,19 +136,26 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
   telemetry::Progress progress(context.err, context.clock, terminal, steps, {.unit = "steps"});
   telemetry::ProgressLog log(progress);
-  std::optional<TimePoint> started;
+  struct Beginning {
+    TimePoint at;
+    std::uint64_t node_steps = 0;  // before it, where a run is gone on with
+  };
+  std::optional<Beginning> beginning;
   SimulationHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
-    if (!started) started = context.clock.now();
     const std::string line = describe(measurement, steps, " virtual");
     const std::lock_guard lock(log.mutex());
     progress.print(telemetry::leading_facts(line, terminal.line_max));
   };
   hooks.on_progress = [&](const Totals& totals) {
-    const double seconds = to_seconds(context.clock.now() - *started);
     const std::lock_guard lock(log.mutex());
-    progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
-                                             static_cast<double>(totals.node_steps) / seconds));
+    if (!beginning) {
+      beginning = {.at = context.clock.now(), .node_steps = totals.node_steps};
+      return progress.update(totals.step, "");
+    }
+    const double seconds = to_seconds(context.clock.now() - beginning->at);
+    const auto steps_made = static_cast<double>(totals.node_steps - beginning->node_steps);
+    progress.update(totals.step, fmt::format("{:.0f} node-steps/s", steps_made / seconds));
   };
   using Note = telemetry::InterruptNote;
   Note note(flags.out.empty() ? Note::On::kEnd : Note::On::kAsk);

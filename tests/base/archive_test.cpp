@@ -6,6 +6,9 @@
 #include <cstring>
 #include <map>
 
+#include "core/base/archive_file.h"
+#include "tests/support/temporary_directory.h"
+
 namespace starling {
 namespace {
 
@@ -85,6 +88,20 @@ TEST(Archive, ACountBeyondTheRestIsRefused) {
     store_little(bytes.data() + at, count);
     EXPECT_FALSE(read(bytes)) << count;
   }
+}
+
+TEST(ArchiveFile, AStateThatCannotBeWrittenReplacesNone) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "state";
+  std::uint32_t number = 7;
+  const auto visit = [&](Archive& state) { state(number); };
+  ASSERT_TRUE(save_archive(path, {}, visit));
+  const auto saved = save_archive(path, {}, [](Archive& state) { state.fail(); });
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code(), "state-incomplete");
+  number = 0;
+  EXPECT_TRUE(load_archive(path, {}, visit));
+  EXPECT_EQ(number, 7U);
 }
 
 }  // namespace

@@ -172,6 +172,30 @@ TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, TimePoint{}).back()));
 }
 
+// Member 1 of 4 waits for the list of gatherer 0, which tells it anything but a list.
+TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
+  for (const bool fetches : {false, true}) {
+    AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
+    TimePoint now{};
+    (void)machine.on(Begin{testing::at(0), share(kInput)}, now);
+    NoteReceived list = note(0, Kind::kList, 0, 1, {0, 1, 2, 3}, 1);
+    list.note.other = fetches ? 2 : std::uint32_t{1} << 31;  // who has it; nobody is that
+    (void)machine.on(list, now);
+    const TimePoint end = now + std::chrono::minutes(3);
+    bool has_left = false;
+    for (; now < end && !has_left; now += std::chrono::milliseconds(500)) {
+      auto actions = machine.on(LinkUp{fetches ? 2U : 0U}, now);
+      if (!fetches) (void)machine.on(list, now);
+      for (const Action& action : machine.on(Tick{}, now)) actions.push_back(action);
+      has_left = std::ranges::any_of(actions, [](const Action& action) {
+        const auto* sent = std::get_if<SendNote>(&action);
+        return sent != nullptr && sent->note.kind == Kind::kRegister && sent->note.attempt > 1;
+      });
+    }
+    EXPECT_TRUE(has_left) << fetches;
+  }
+}
+
 TEST(AllReduceHostile, ANumberFarAheadIsFollowedWhereAMajorityIs) {
   AllReduceMachine machine = in_attempt();
   const std::uint32_t far = 1 + 3 + 100 * 4;  // of member 3

@@ -56,6 +56,42 @@ TEST(AllReduceMemory, WhoGivesUpACopyHoldsTheMeanThatItHeld) {
   EXPECT_EQ(registrations[0].members, (std::vector<Member>{0, 1}));
 }
 
+// Member 0 of two was started again, and nobody else is there.
+TEST(AllReduceMemory, OneOfTwoThatWasStartedAgainGoesOnAlone) {
+  AllReduceMachine machine({}, 1, 0, testing::member_names(2), {}, {}, Memory::kNone);
+  TimePoint now{};
+  auto actions = machine.on(Begin{testing::at(0), share({1, 2})}, now);
+  const auto has_finished = [&] {
+    return std::ranges::any_of(actions,
+                               [](const Action& a) { return std::holds_alternative<Finished>(a); });
+  };
+  for (int i = 0; i < 100 && !has_finished(); ++i) {
+    const auto due = machine.next_deadline();
+    ASSERT_TRUE(due);
+    now = std::max(now, *due);
+    actions = machine.on(Tick{}, now);
+  }
+  EXPECT_TRUE(has_finished());
+}
+
+// Gatherer 0 of 3 has sent the list; member 1 comes back, and has forgotten that it is in it.
+TEST(AllReduceMemory, AListWithAMemberThatForgotItIsGivenUp) {
+  AllReduceMachine machine({}, 1, 0, testing::member_names(3));
+  const TimePoint now{};
+  (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
+  (void)machine.on(received(1, Kind::kRegister, 0, 1, {}), now);
+  const auto listed = machine.on(received(2, Kind::kRegister, 0, 1, {}), now);
+  ASSERT_EQ(notes_of(Kind::kList, listed).size(), 2U);
+  NoteReceived again = received(1, Kind::kRegister, 0, 1, {});
+  EXPECT_EQ(notes_of(Kind::kList, machine.on(again, now)).size(), 1U) << "its list was lost";
+  again.note.fresh = true;
+  const auto asked = machine.on(again, now);
+  EXPECT_TRUE(notes_of(Kind::kList, asked).empty());
+  const auto asks = notes_of(Kind::kAsk, asked);
+  ASSERT_FALSE(asks.empty());
+  EXPECT_GT(asks[0].attempt, 1U);
+}
+
 World quick_world(std::size_t members, Exchange exchanges, std::uint64_t seed) {
   World world{.seed = seed, .members = members, .floats = 5, .exchanges = exchanges};
   world.spread = 0.3;

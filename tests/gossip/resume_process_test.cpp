@@ -146,6 +146,36 @@ TEST_F(StoppedSimulation, ADamagedCheckpointIsRefusedWithASentence) {
   EXPECT_THAT(in_one_line(refused.output), HasSubstr("remove "));
 }
 
+// What is measured is written anew from the checkpoint, whatever a loss of power made of it; a part
+// of a checkpoint that a kill left is removed.
+TEST_F(StoppedSimulation, UnreadableMeasurementsDoNotKeepItFromGoingOn) {
+  ASSERT_EQ(testing::run(command("whole", {})).exit_code, 0);
+  {
+    Process run(command("out", {}));
+    ASSERT_TRUE(run.wait_for("[step 200/2000]")) << run.output();
+    run.signal(SIGTERM);
+    EXPECT_EQ(run.wait(), 128 + SIGTERM);
+  }
+  std::ofstream(path("out") / "metrics.jsonl") << std::string(100, '\0') << "\n";
+  std::ofstream(path("out") / ".checkpoint.state.abcdef.tmp") << "half";
+  const auto report = testing::run({program(), "report", path("out").string()});
+  EXPECT_EQ(report.exit_code, 0) << report.output;
+  const auto again = testing::run(command("out", {}));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  expect_same("whole", "out");
+  EXPECT_FALSE(std::filesystem::exists(path("out") / ".checkpoint.state.abcdef.tmp"));
+}
+
+TEST_F(StoppedSimulation, TheSameCommandTwiceAtATimeIsRefused) {
+  Process run(command("out", {}));
+  ASSERT_TRUE(run.wait_for("[step 100/2000]")) << run.output();
+  const auto second = testing::run(command("out", {}));
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_THAT(in_one_line(second.output), HasSubstr("another command writes a run into"));
+  run.signal(SIGTERM);
+  run.wait();
+}
+
 TEST_F(StoppedSimulation, AStudyGoesOnInsideItsStoppedRun) {
   const std::vector<std::string> flags{"--seeds", "1..3", "--topology", "ring"};
   ASSERT_EQ(testing::run(command("whole", flags)).exit_code, 0);
