@@ -129,8 +129,8 @@ TEST(SimulatedWorld, LinksOfAFileReplaceWhatIsDrawn) {
   options.network.links = (directory.path() / "links.csv").string();
   std::ofstream(options.network.links) << "from,to,latency,bandwidth\n0,4,1s,\n1,,,100kB/s\n";
   SimulatedWorld world = make_world(options);
-  EXPECT_DOUBLE_EQ(world.connect_seconds(0), 4);
-  EXPECT_DOUBLE_EQ(world.connect_seconds(1), 0.08);
+  EXPECT_DOUBLE_EQ(world.connect_seconds(0, 0), 4);
+  EXPECT_DOUBLE_EQ(world.connect_seconds(1, 0), 0.08);
   EXPECT_DOUBLE_EQ(world.network().bandwidth(1), 100'000);
 }
 

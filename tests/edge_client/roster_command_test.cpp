@@ -135,11 +135,11 @@ TEST_F(RosterCommandTest, ShowsTheOneThatIsHeld) {
 
 TEST_F(RosterCommandTest, ListsTheKeysThatARosterRevokes) {
   Roster roster = roster_of(3);
-  roster.revoked = {Sha256Digest::of(as_bytes(std::string_view("stolen")))};
+  roster.revoked = {sha256(as_bytes(std::string_view("stolen")))};
   ASSERT_EQ(type(file_of(roster)).exit_code, 0);
   const auto json = boost::json::parse(type("", kRosterNow, config::OutputFormat::kJson).out);
   ASSERT_EQ(json.at("revoked").as_array().size(), 1U);
-  EXPECT_EQ(json.at("revoked").at(0), roster.revoked.front().hex());
+  EXPECT_EQ(json.at("revoked").at(0).as_string(), roster.revoked.front().hex());
 }
 
 TEST_F(RosterCommandTest, OnlyANewerOneTakesItsPlace) {

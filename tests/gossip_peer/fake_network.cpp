@@ -106,9 +106,9 @@ void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& 
   network_.at(network_.now + from_seconds(factor * to_seconds(mean)), ended);
 }
 
-void FakeNetwork::Peer::copy_model(std::vector<Member> donors, std::optional<Duration> patience) {
+void FakeNetwork::Peer::copy_model(std::vector<Member> donors, std::optional<Duration> longest) {
   ++copies;
-  copy_patience = patience;
+  copy_patience = longest;
   constexpr int kTries = 1000;
   answer_copy(donors, life, kTries);
 }
