@@ -453,6 +453,22 @@ std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
   return down ? std::min(until, std::max(*down, ended.asked_at) + kRelink) : until;
 }
 
+std::optional<BackedMean> AllReduceMachine::backed_mean() const {
+  const std::optional<Last>& last = last_ ? last_ : former_;
+  if (!last || !is_quorum(last->commit.support)) return std::nullopt;
+  const Commit& commit = last->commit;
+  if (!std::ranges::binary_search(commit.members, self_)) return std::nullopt;
+  return BackedMean{commit.at, static_cast<std::uint32_t>(commit.attempt), commit.members,
+                    commit.support, last->mean};
+}
+
+// No mean of this epoch has the same members and attempt: this one takes part in the exchange no
+// more.
+void AllReduceMachine::offer(BackedMean mean) {
+  former_ = Last{{mean.at, mean.attempt, std::move(mean.members), mean.support, self_},
+                 std::move(mean.mean)};
+}
+
 // It does not have the mean that we asked it for.
 void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
   if (!current_ || progress_of(note) != current_->at) return;
@@ -467,11 +483,11 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
 void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
   const Floats* mean = nullptr;
   const Progress at = progress_of(note);
-  if (last_ && at == last_->commit.at) {
+  if (const Last* const ended = ended_with(at)) {
     expected_.insert(from);
-    const Attempt attempt = last_->commit.attempt;
-    if (attempt != note.attempt && attempt != note.held) return send_commit(from, last_->commit);
-    mean = &last_->mean;
+    const Attempt attempt = ended->commit.attempt;
+    if (attempt != note.attempt && attempt != note.held) return send_commit(from, ended->commit);
+    mean = &ended->mean;
   } else if (current_ && at == current_->at && current_->held.attempt != 0) {
     const Attempt held = current_->held.attempt;
     if (held == note.attempt || held == note.held) mean = &current_->held.floats;
@@ -551,6 +567,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   commit.holder = self_;
   last_ = Last{std::move(commit), std::move(mean)};
+  former_.reset();
   const Commit& ended = last_->commit;
   current_.reset();
   early_.clear();
@@ -723,10 +740,16 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
 // --- others are further --------------------------------------------------------------------------
 
 // There is nothing to be begun at `at` any more.
+const AllReduceMachine::Last* AllReduceMachine::ended_with(Progress at) const {
+  if (last_ && last_->commit.at == at) return &*last_;
+  return former_ && former_->commit.at == at ? &*former_ : nullptr;
+}
+
 bool AllReduceMachine::answer_if_over(Member to, Progress at) {
-  const Commit* commit = last_ ? &last_->commit : nullptr;
+  const Last* const ended = ended_with(at);
+  const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
   if (committed_ && committed_->at == at) commit = &*committed_;
-  if (commit != nullptr && commit->at == at) {
+  if (commit != nullptr) {
     if (gathered_from_ && !expected_.contains(to)) arrivals_.learn(now_ - *gathered_from_);
     expected_.insert(to);  // it comes to the next one
     send_commit(to, *commit);

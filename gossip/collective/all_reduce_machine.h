@@ -105,6 +105,15 @@ enum class Memory {
   kNone,       // its process was started again, and it may have been further
 };
 
+// A mean that more than half of the members held when the exchange ended with it.
+struct BackedMean {
+  Progress at;  // of the exchange
+  std::uint32_t attempt = 0;
+  std::vector<Member> members;
+  std::size_t support = 0;  // members that held it
+  Floats mean;
+};
+
 class AllReduceMachine {
  public:
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
@@ -112,6 +121,12 @@ class AllReduceMachine {
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
                    std::vector<std::string> names, Progress next = {},
                    const std::set<Member>& absent = {}, Memory memory = Memory::kWhole);
+
+  // For the machine of the next epoch, whose members may lack the commit: what the last exchange
+  // ended with, if this member was among those who made it.
+  std::optional<BackedMean> backed_mean() const;
+  // The same of the epoch before, which had these members in these places. Requires: no event yet.
+  void offer(BackedMean mean);
 
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; none while it waits for no time.
@@ -325,6 +340,7 @@ class AllReduceMachine {
   Members reducible() const;
   void start_run();
   void begin_again();
+  const Last* ended_with(Progress at) const;
   void send_list(Member to);
   protocol::ReduceNote make_list(Member to) const;
   void check_done();
@@ -381,6 +397,7 @@ class AllReduceMachine {
   unsigned lists_ = 0;                                     // of that exchange
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // the same: others have come so far
   std::optional<Last> last_;
+  std::optional<Last> former_;  // of the epoch before, until an exchange has ended in this one
   std::optional<Progress> settled_;
   std::optional<TimePoint> gathered_from_;  // the last commit, if here: its first registration
   std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place

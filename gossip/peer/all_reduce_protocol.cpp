@@ -51,6 +51,9 @@ AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, P
       total_(schedule_.mixings_until(schedule_.steps)),
       jumps_(start.run_age, host.now()),
       linked_(names_.size()) {
+  if (start.former && start.former->mean && start.former->names == names_) {
+    machine_.offer(*start.former->mean);
+  }
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (restored) return;
@@ -94,9 +97,14 @@ Bytes AllReduceProtocol::state() const { return save_state(*algorithm_); }
 std::optional<Handover> AllReduceProtocol::hand_over() {
   STARLING_CHECK(!is_computing());
   if (state_ == State::kCopying) return std::nullopt;
-  return Handover{.algorithm = std::move(algorithm_),
-                  .exchange = at_.exchange,
-                  .trained = state_ == State::kReducing};
+  Handover handover{.algorithm = std::move(algorithm_),
+                    .exchange = at_.exchange,
+                    .trained = state_ == State::kReducing,
+                    .names = names_};
+  if (auto mean = machine_.backed_mean()) {
+    handover.mean = std::make_shared<const collective::BackedMean>(std::move(*mean));
+  }
+  return handover;
 }
 
 protocol::Support AllReduceProtocol::support() const {

@@ -19,6 +19,10 @@
 #include "gossip/peer/transfer_flow.h"
 #include "gossip/training/traffic.h"
 
+namespace starling::collective {
+struct BackedMean;
+}
+
 namespace starling::gossip {
 
 using protocol::Exchange;
@@ -73,6 +77,9 @@ struct Handover {
   std::unique_ptr<Algorithm<float>> algorithm;
   Exchange exchange = 0;
   bool trained = false;  // the local phase of this exchange is done, and was not mixed
+  // Of an all-reduce, and the members that it is of: what the exchange before ended with.
+  std::shared_ptr<const collective::BackedMean> mean = {};
+  std::vector<std::string> names = {};
 };
 
 class TrainingProtocol {

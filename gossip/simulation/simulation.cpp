@@ -138,8 +138,8 @@ class SimulatedRun {
     if (now == Now::kNothing) return {};
     if (can_save_) {
       const TimePoint before = clock_.now();
-      const auto saved = save_archive(checkpoints.file, checkpoints.identity,
-                                      [&](Archive& state) { archive(state); });
+      auto saved = save_archive(checkpoints.file, checkpoints.identity,
+                                [&](Archive& state) { archive(state); });
       // What failed ahead of its time fails by itself when it is due.
       const bool is_passing = !saved && saved.error().code() == "state-incomplete";
       if (!saved && !(is_passing && now == Now::kSave)) return saved;
