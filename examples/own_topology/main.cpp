@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adds topologies to starling-gossip: "chords", a ring with a chord from each node, always the
-// same, and "shuffled-ring", a ring in an order that is drawn anew for every step. `topology` and
+// same, and "shuffled-ring", a ring whose order is drawn again for every step. `topology` and
 // all flags of `simulate` work with them: --sweep, --seeds, --mixing, --real-protocol, ...
 #include <algorithm>
 #include <numeric>
