@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peers that train with a custom trainer: what becomes of a run while its trainer starts, fails or
 // takes long. That their models are the simulation's, launch_network_test shows with processes.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <fstream>
 
 #include "tests/client/fake_trainer.h"
 #include "tests/gossip/simulation_cases.h"
@@ -39,7 +38,12 @@ class TrainerPeers : public ::testing::Test {
   }
   // Before which the second trainer waits at its start.
   void make_gate() const { ASSERT_EQ(::mkfifo(gate().c_str(), 0600), 0); }
-  void open_gate() const { const std::ofstream open(gate()); }
+  // Open from now on. For both ends, for this thread, on which the peers live, must not wait for a
+  // reader.
+  void open_gate() {
+    gate_ = FileDescriptor(::open(gate().c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_GE(gate_.get(), 0);
+  }
   std::filesystem::path gate() const { return trainers_[1]->directory.path() / "gate"; }
   const std::string& problem(std::size_t index) const {
     static const std::string kNone;
@@ -47,6 +51,7 @@ class TrainerPeers : public ::testing::Test {
   }
 
   std::vector<std::unique_ptr<client::FakeTrainer>> trainers_;
+  FileDescriptor gate_;
   PeerCluster cluster_;
 };
 
@@ -74,9 +79,12 @@ TEST_F(TrainerPeers, OneThatStartsSlowlyKeepsNeitherRosterNorEndWaiting) {
   start("honest", "starts-when-told");
   make_gate();
   cluster_.publish(cluster_.roster(1));
-  const auto first = [&] { return cluster_.log.count("roster 1 of run run-1") == 2; };
-  cluster_.run_until(first, "both have the first roster");
-  cluster_.publish(cluster_.roster(2));  // while the second describes itself
+  const auto first = [&] {
+    return cluster_.log.count("roster 1 of run run-1") == 2 &&
+           trainers_[1]->log.count("starting") == 1;
+  };
+  cluster_.run_until(first, "both have the first roster and the second trainer starts");
+  cluster_.publish(cluster_.roster(2));  // while it describes itself
   open_gate();
   cluster_.run_until_finished();
   EXPECT_EQ(cluster_.log.count("roster 2 of run run-1"), 2U) << cluster_.log.all();
