@@ -10,6 +10,14 @@ namespace starling::coordinator {
 
 namespace {
 
+std::map<TaskId, std::string> clients_of(const std::vector<Participant>& participants) {
+  std::map<TaskId, std::string> clients;
+  for (const Participant& participant : participants) {
+    clients.emplace(participant.task, participant.client);
+  }
+  return clients;
+}
+
 // The model's buffers after a round, one behind the other: what they were and the mean change,
 // whatever the strategy makes of the other tensors. `changes`: of all tensors.
 std::vector<float> average_buffers(const model::Parameters& base, const aggregate::Means& changes) {
@@ -36,26 +44,36 @@ void set_buffers(std::span<const float> buffers, model::Parameters& model) {
 
 }  // namespace
 
-BufferMaxima::BufferMaxima(const model::Layout& layout) {
+BufferChoices::BufferChoices(const model::Layout& layout,
+                             const std::vector<Participant>& participants) {
   for (const model::TensorInfo& tensor : layout.tensors()) {
-    const bool is_maximum = tensor.rule == model::BufferRule::kMaximum;
-    if (tensor.role == model::Role::kBuffer && is_maximum) parts_.push_back({tensor});
+    const bool is_mean = tensor.rule == model::BufferRule::kMean;
+    if (tensor.role == model::Role::kBuffer && !is_mean) parts_.push_back({tensor});
   }
+  if (!parts_.empty()) clients_ = clients_of(participants);
 }
 
-Result<void> BufferMaxima::add(const update::Contribution& contribution) {
+Result<void> BufferChoices::add(const update::Contribution& contribution) {
+  if (parts_.empty()) return {};
+  const std::string& client = clients_.at(contribution.head().task);
+  const bool is_last = client > last_;
   std::vector<float> values;
   for (auto& [tensor, changes] : parts_) {
     values.resize(tensor.size());
     STARLING_TRY(contribution.read(0, tensor.offset, values));
     if (changes.empty()) changes = values;
-    std::ranges::transform(changes, values, changes.begin(),
-                           [](float a, float b) { return std::max(a, b); });
+    if (tensor.rule == model::BufferRule::kMaximum) {
+      std::ranges::transform(changes, values, changes.begin(),
+                             [](float a, float b) { return std::max(a, b); });
+    } else if (is_last) {
+      changes = values;
+    }
   }
+  if (is_last) last_ = client;
   return {};
 }
 
-void BufferMaxima::apply(const model::Parameters& base, model::Parameters& model) const {
+void BufferChoices::apply(const model::Parameters& base, model::Parameters& model) const {
   for (const auto& [tensor, changes] : parts_) {
     const std::span<const float> before = base.values(tensor);
     const std::span<float> after = model.values(tensor);
@@ -88,11 +106,7 @@ Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context
                     aggregate::WeightedMean::create(schema, schema.scalars, range));
     return Rule(std::move(mean));
   }
-  Joint joint{.rule = std::move(rule), .clients = {}};
-  for (const Participant& participant : phase.participants) {
-    joint.clients.emplace(participant.task, participant.client);
-  }
-  return Rule(std::move(joint));
+  return Rule(Joint{.rule = std::move(rule), .clients = clients_of(phase.participants)});
 }
 
 RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
@@ -108,7 +122,7 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
   // A rule of all updates at once goes for all buffers: it is there so that no client alone says a
   // value, as it could say a maximum.
   const bool sums = std::holds_alternative<aggregate::WeightedMean>(*rule_);
-  if (sums) maxima_ = BufferMaxima(*base_.model->layout());
+  if (sums) choices_ = BufferChoices(*base_.model->layout(), phase.participants);
 }
 
 // Strategies divide by what they average.
@@ -141,7 +155,7 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
 Result<void> RoundAggregate::take(update::Contribution contribution) {
   if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
     STARLING_TRY(mean->accumulate(contribution));
-    const auto added = maxima_.add(contribution);
+    const auto added = choices_.add(contribution);
     if (!added) return internal(added.error().code(), added.error().message());
     train_metrics_.add(contribution.head());
     return {};
@@ -174,7 +188,7 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
                                          {.report = report, .population = population_}));
   model::Parameters model(base_.model->layout(), std::move(next));
   set_buffers(buffers, model);
-  maxima_.apply(*base_.model, model);
+  choices_.apply(*base_.model, model);
   update::ModelVersion version = base_.version;
   version.round = round_;
   version.sha256 = model.sha256();

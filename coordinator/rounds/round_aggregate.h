@@ -26,13 +26,14 @@ struct RoundOutcome {
   std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
 };
 
-// The largest change of each element of the buffers whose rule that is.
-class BufferMaxima {
+// The changes of the buffers whose rule takes clients' values as they are: the largest of each
+// element, or those of the last client in order of name.
+class BufferChoices {
  public:
-  BufferMaxima() = default;  // of no buffers
-  explicit BufferMaxima(const model::Layout& layout);
+  BufferChoices() = default;  // of no buffers
+  BufferChoices(const model::Layout& layout, const std::vector<Participant>& participants);
 
-  // Of the update's first vector. "upload-unreadable".
+  // Of the update's first vector, for a participant's task. "upload-unreadable".
   [[nodiscard]] Result<void> add(const update::Contribution& contribution);
   // Sets the buffers to what they are after the round. Requires: something was added.
   void apply(const model::Parameters& base, model::Parameters& model) const;
@@ -43,6 +44,8 @@ class BufferMaxima {
     std::vector<float> changes = {};  // none until something was added
   };
   std::vector<Part> parts_;
+  std::map<TaskId, std::string> clients_;  // of the phase's tasks; none without parts
+  std::string last_;                       // in order of name, of the clients that were added
 };
 
 class RoundAggregate {
@@ -87,7 +90,7 @@ class RoundAggregate {
   std::uint64_t population_;
   std::optional<double> norm_max_;
   std::optional<Rule> rule_;  // until finish()
-  BufferMaxima maxima_;       // of a training by the mean
+  BufferChoices choices_;     // of a training by the mean
   MetricMeans train_metrics_;
 };
 

@@ -230,11 +230,12 @@ Result<DescribedTensor> read_tensor(const json::value& value) {
   if (role == "private") tensor.role = model::Role::kPrivate;
   const json::value* rule = object.if_contains("rule");
   if (rule == nullptr || rule->is_null() || *rule == "mean") return described;
-  if (*rule != "maximum") {
-    return wrong(*name, "with a rule that is neither 'mean' nor 'maximum'");
+  if (*rule != "maximum" && *rule != "last") {
+    return wrong(*name, "with a rule that is none of 'mean', 'maximum' and 'last'");
   }
   if (role != "buffer") return wrong(*name, "with a rule, which only buffers have");
-  tensor.rule = model::BufferRule::kMaximum;
+  const bool is_last = *rule == "last";
+  tensor.rule = is_last ? model::BufferRule::kLast : model::BufferRule::kMaximum;
   return described;
 }
 

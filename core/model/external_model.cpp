@@ -50,7 +50,9 @@ Sha256Digest digest_of(const Layout& layout) {
     std::string line = tensor.name + '\0';
     for (const std::int64_t extent : tensor.shape) line += std::to_string(extent) + ',';
     line += tensor.role == Role::kBuffer ? "buffer" : "trainable";
-    line += tensor.rule == BufferRule::kMaximum ? " maximum\n" : "\n";
+    if (tensor.rule == BufferRule::kMaximum) line += " maximum";
+    if (tensor.rule == BufferRule::kLast) line += " last";
+    line += '\n';
     digest.update(as_bytes(line));
   }
   return std::move(digest).finish();

@@ -27,6 +27,7 @@ enum class Role {
 enum class BufferRule {
   kMean,     // weighted as their updates are
   kMaximum,  // of each element the largest
+  kLast,     // as it is at the last client in order of name
 };
 
 struct TensorInfo {

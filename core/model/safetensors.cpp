@@ -23,6 +23,7 @@ constexpr std::size_t kDimensionsMax = 8;
 // Of the metadata: the names of the buffers, and of those whose rule is not the mean; JSON arrays.
 const std::string kBuffersKey = "starling.buffers";
 const std::string kMaximumKey = "starling.maximum";
+const std::string kLastKey = "starling.last";
 
 Error bad_file(const std::string& why) {
   return rejected("bad-safetensors", "not a sound safetensors file: " + why);
@@ -123,23 +124,35 @@ Result<std::set<std::string>> read_names(const Metadata& metadata, const std::st
   return listed;
 }
 
+// Gives the buffers that `metadata` lists behind `key` a rule that is not the mean.
+Result<void> read_rule(const Metadata& metadata, const std::string& key, BufferRule rule,
+                       std::vector<Entry>& entries) {
+  const std::string what = rule == BufferRule::kMaximum ? "maximum buffers" : "last buffers";
+  STARLING_ASSIGN(auto listed, read_names(metadata, key, what));
+  for (auto& [tensor, begin, end] : entries) {
+    if (tensor.role != Role::kBuffer || listed.erase(tensor.name) == 0) continue;
+    if (tensor.rule != BufferRule::kMean) {
+      return bad_file("it lists the buffer \"" + tensor.name + "\" under two rules");
+    }
+    tensor.rule = rule;
+  }
+  if (listed.empty()) return {};
+  return bad_file("its list of " + what + " names \"" + *listed.begin() +
+                  "\", which is no buffer of it");
+}
+
 // Gives the tensors that `metadata` names as buffers their role and their rule.
 Result<void> read_roles(const Metadata& metadata, std::vector<Entry>& entries) {
   STARLING_ASSIGN(auto buffers, read_names(metadata, kBuffersKey, "buffers"));
-  STARLING_ASSIGN(auto maxima, read_names(metadata, kMaximumKey, "maximum buffers"));
   for (auto& [tensor, begin, end] : entries) {
     if (buffers.erase(tensor.name) > 0) tensor.role = Role::kBuffer;
-    if (tensor.role == Role::kBuffer && maxima.erase(tensor.name) > 0) {
-      tensor.rule = BufferRule::kMaximum;
-    }
   }
   if (!buffers.empty()) {
     return bad_file("its list of buffers names \"" + *buffers.begin() +
                     "\", which is no tensor of it");
   }
-  if (maxima.empty()) return {};
-  return bad_file("its list of maximum buffers names \"" + *maxima.begin() +
-                  "\", which is no buffer of it");
+  STARLING_TRY(read_rule(metadata, kMaximumKey, BufferRule::kMaximum, entries));
+  return read_rule(metadata, kLastKey, BufferRule::kLast, entries);
 }
 
 // The names of the tensors that are `such`, as the metadata list them; empty: none is.
@@ -155,6 +168,9 @@ std::string list_names(const Layout& layout, const Such& such) {
 bool is_buffer(const TensorInfo& tensor) { return tensor.role == Role::kBuffer; }
 bool is_maximum(const TensorInfo& tensor) {
   return is_buffer(tensor) && tensor.rule == BufferRule::kMaximum;
+}
+bool is_last(const TensorInfo& tensor) {
+  return is_buffer(tensor) && tensor.rule == BufferRule::kLast;
 }
 
 // The tensors must lie one after the other and fill the data: no gaps, no overlaps.
@@ -318,6 +334,9 @@ Bytes safetensors_header(const Layout& layout, const Metadata& metadata) {
   Metadata all = metadata;
   if (std::string maxima = list_names(layout, is_maximum); !maxima.empty()) {
     all[kMaximumKey] = std::move(maxima);
+  }
+  if (std::string last = list_names(layout, is_last); !last.empty()) {
+    all[kLastKey] = std::move(last);
   }
   if (std::string buffers = list_names(layout, is_buffer); !buffers.empty()) {
     all[kBuffersKey] = std::move(buffers);

@@ -3,7 +3,7 @@
 // header, then the raw little-endian values. The flat vector is the file's data section as it is,
 // so the SHA-256 of a model can be recomputed from its file. Which tensors are buffers stands in
 // the metadata, as a JSON array of names behind "starling.buffers"; the others are trainable. Those
-// of the buffers whose rule is the maximum stand behind "starling.maximum" too.
+// of the buffers whose rule is not the mean stand behind "starling.maximum" or "starling.last" too.
 #pragma once
 
 #include <filesystem>

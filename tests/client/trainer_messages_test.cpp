@@ -73,6 +73,7 @@ TEST(TrainerMessages, ABufferMayHaveARule) {
     return *read->layout;
   };
   EXPECT_EQ(layout(R"(, "rule": "maximum")").tensors()[0].rule, model::BufferRule::kMaximum);
+  EXPECT_EQ(layout(R"(, "rule": "last")").tensors()[0].rule, model::BufferRule::kLast);
   EXPECT_EQ(layout(R"(, "rule": "mean")"), layout(""));
 }
 
@@ -112,8 +113,8 @@ TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
        R"( "shape": [1], "role": "private"}, {"name": "w", "shape": [1], "role": "buffer"}]}})",
        "no model"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
-       R"( "shape": [1], "role": "buffer", "rule": "last"}]}})",
-       "'w' with a rule that is neither 'mean' nor 'maximum'"},
+       R"( "shape": [1], "role": "buffer", "rule": "median"}]}})",
+       "'w' with a rule that is none of 'mean', 'maximum' and 'last'"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
        R"( "shape": [1], "role": "trainable", "rule": "maximum"}]}})",
        "'w' with a rule, which only buffers have"},

@@ -338,22 +338,26 @@ TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
 }
 
 // Three clients add 1, 2 and 3 in each of four rounds.
-TEST_F(ExternalModelRun, TheLargestOfABufferIsTakenWhereThatIsItsRule) {
+TEST_F(ExternalModelRun, ABufferIsWhatItsRuleSays) {
   const auto layout =
       model::external_layout({{.name = "a", .shape = {3}},
                               {.name = "b",
                                .shape = {2},
                                .role = model::Role::kBuffer,
                                .rule = model::BufferRule::kMaximum},
-                              {.name = "c", .shape = {2}, .role = model::Role::kBuffer}})
+                              {.name = "c", .shape = {2}, .role = model::Role::kBuffer},
+                              {.name = "d",
+                               .shape = {2},
+                               .role = model::Role::kBuffer,
+                               .rule = model::BufferRule::kLast}})
           .value();
   ASSERT_TRUE(model::write_safetensors(file_, model::Parameters(layout)));
   struct Case {
     std::string strategy, rule;
-    float maximum;
+    float chosen;  // the third client's is the largest and the last
   };
   std::uint64_t crashes = 0;
-  for (const auto& [strategy, rule, maximum] :
+  for (const auto& [strategy, rule, chosen] :
        {Case{"fedavg", "mean", 12}, {"fedadam", "mean", 12}, {"fedavg", "median", 8}}) {
     job_.training.strategy.name = strategy;
     job_.aggregation.rule = rule;
@@ -365,11 +369,58 @@ TEST_F(ExternalModelRun, TheLargestOfABufferIsTakenWhereThatIsItsRule) {
         const auto found = std::as_const(*simulated.last).values(*layout->find(name));
         return std::vector<float>(found.begin(), found.end());
       };
-      EXPECT_EQ(values("b"), (std::vector<float>{maximum, maximum})) << strategy << ", " << rule;
+      EXPECT_EQ(values("b"), (std::vector<float>{chosen, chosen})) << strategy << ", " << rule;
       EXPECT_EQ(values("c"), (std::vector<float>{8, 8})) << strategy << ", " << rule;
+      EXPECT_EQ(values("d"), (std::vector<float>{chosen, chosen})) << strategy << ", " << rule;
     }
   }
   EXPECT_GT(crashes, 0U);
+}
+
+// Whichever update comes last; of the clients that count, which need not be all.
+TEST_F(ExternalModelRun, TheLastOfABufferIsThatOfTheLastClientByName) {
+  const auto layout = model::external_layout({{.name = "a", .shape = {1}},
+                                              {.name = "last",
+                                               .shape = {1},
+                                               .role = model::Role::kBuffer,
+                                               .rule = model::BufferRule::kLast},
+                                              {.name = "maximum",
+                                               .shape = {1},
+                                               .role = model::Role::kBuffer,
+                                               .rule = model::BufferRule::kMaximum}})
+                          .value();
+  model::Parameters initial(layout);
+  initial.values()[1] = 100;
+  ASSERT_TRUE(model::write_safetensors(file_, initial));
+  const auto context = std::make_shared<const RunContext>(prepare_run(job_, nullptr).value());
+  BeginRound phase{.run = RunId(1), .round = 1, .schema = context->schema()};
+  phase.base = {{RunId(1), 0, initial.sha256()}, context->external, {}, {}};
+  phase.participants = {{"cam-10", TaskId(1)}, {"cam-2", TaskId(2)}, {"cam-9", TaskId(3)}};
+  const std::map<std::uint64_t, float> steps = {{1, 5}, {2, 7}, {3, 1}};
+  const auto model_after = [&](const std::vector<std::uint64_t>& tasks) {
+    auto aggregate = RoundAggregate::begin(context, phase).value();
+    for (const std::uint64_t task : tasks) {
+      const std::vector<float> values(3, steps.at(task));
+      const SharedBytes payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+      EXPECT_TRUE(aggregate->add({.task = TaskId(task),
+                                  .base = phase.base.version,
+                                  .weight = 1,
+                                  .vectors = testing::dense_vectors(phase.schema),
+                                  .scalars = {{"train_loss", 1}},
+                                  .payload_bytes = payload.size(),
+                                  .payload_checksum = checksum(payload.view())},
+                                 payload));
+    }
+    const auto outcome = std::move(*aggregate).finish(nullptr).value();
+    const auto values = outcome.next->model->values();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  std::vector<std::uint64_t> order = {1, 2, 3};
+  do {
+    EXPECT_THAT(model_after(order), ElementsAre(::testing::FloatNear(13.0F / 3, 1e-6F), 101, 7));
+  } while (std::ranges::next_permutation(order).found);
+  EXPECT_THAT(model_after({2, 1}), ElementsAre(6, 107, 7));
+  EXPECT_THAT(model_after({1}), ElementsAre(5, 105, 5));
 }
 
 TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {

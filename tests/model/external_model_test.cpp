@@ -78,6 +78,10 @@ TEST(ExternalModel, ARuleIsPartOfTheDigestWhereItIsNotTheMean) {
   const Sha256Digest same = digest(other);
   other[1].rule = BufferRule::kMaximum;
   EXPECT_NE(digest(other), same);
+  const Sha256Digest maximum = digest(other);
+  other[1].rule = BufferRule::kLast;
+  EXPECT_NE(digest(other), same);
+  EXPECT_NE(digest(other), maximum);
   const std::string_view lines("a\0002,buffer\nb\0003,trainable\n", 25);
   EXPECT_EQ(
       digest({{.name = "a", .shape = {2}, .role = Role::kBuffer}, {.name = "b", .shape = {3}}}),
@@ -94,6 +98,7 @@ TEST(ExternalModel, ReadsAFileOfAnyOrderWithItsRoles) {
   const auto path = directory.path() / "model.safetensors";
   std::vector<TensorInfo> listed = tensors();
   listed[2].rule = BufferRule::kMaximum;
+  listed.push_back({.name = "z", .shape = {2}, .role = Role::kBuffer, .rule = BufferRule::kLast});
   Parameters written(Layout::make(listed).value());
   for (std::size_t i = 0; i < written.size(); ++i) {
     written.values()[i] = static_cast<float>(i + 1);
@@ -129,13 +134,22 @@ TEST(ExternalModel, RefusesAListOfBuffersThatIsNotOfTheFile) {
 
 TEST(ExternalModel, RefusesARuleOfWhatIsNoBuffer) {
   const Parameters model(Layout::make({{.name = "a", .shape = {1}}}).value());
-  Bytes file = safetensors_header(*model.layout(), {{"starling.maximum", R"(["a"])"}});
-  file.resize(file.size() + sizeof(float));
-  const auto parsed = parse_safetensors(file);
-  ASSERT_FALSE(parsed);
-  EXPECT_EQ(parsed.error().message(),
-            "not a sound safetensors file: its list of maximum buffers names \"a\", which is no "
-            "buffer of it");
+  const auto refusal_of = [&](const Metadata& metadata) {
+    Bytes file = safetensors_header(*model.layout(), metadata);
+    file.resize(file.size() + sizeof(float));
+    const auto parsed = parse_safetensors(file);
+    return parsed ? "none" : parsed.error().message();
+  };
+  const std::string start = "not a sound safetensors file: ";
+  const std::string list = R"(["a"])";
+  EXPECT_EQ(refusal_of({{"starling.maximum", list}}),
+            start + "its list of maximum buffers names \"a\", which is no buffer of it");
+  EXPECT_EQ(refusal_of({{"starling.last", list}}),
+            start + "its list of last buffers names \"a\", which is no buffer of it");
+  EXPECT_EQ(refusal_of({{"starling.buffers", list}, {"starling.last", list}}), "none");
+  EXPECT_EQ(
+      refusal_of({{"starling.buffers", list}, {"starling.last", list}, {"starling.maximum", list}}),
+      start + "it lists the buffer \"a\" under two rules");
 }
 
 TEST(ExternalModel, IsNoBuiltInModel) {

@@ -35,11 +35,12 @@ def test_written_as_float32_in_the_order_of_the_names(tmp_path):
 
 def test_rules_of_buffers_stand_in_the_metadata(tmp_path):
     path = tmp_path / "m.safetensors"
-    starling.save(path, {"n": np.zeros(1), "m": np.zeros(1), "w": np.zeros(1)},
-                  buffers={"n": "maximum", "m": "mean"})
+    starling.save(path, {"n": np.zeros(1), "m": np.zeros(1), "k": np.zeros(1), "w": np.zeros(1)},
+                  buffers={"n": "maximum", "m": "mean", "k": "last"})
     content = path.read_bytes()
     header = json.loads(content[8:8 + struct.unpack("<Q", content[:8])[0]])
-    assert header["__metadata__"] == {"starling.buffers": '["m", "n"]', "starling.maximum": '["n"]'}
+    assert header["__metadata__"] == {"starling.buffers": '["k", "m", "n"]',
+                                      "starling.maximum": '["n"]', "starling.last": '["k"]'}
 
 
 def test_round_trip(tmp_path):

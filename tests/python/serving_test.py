@@ -48,19 +48,19 @@ def test_describes_its_tensors_by_name(host):
 
 
 def test_describes_rules_of_buffers_and_private_tensors(host):
-    program = HEAD.replace('["count"]', '{"count": "maximum", "b": "mean"}\n    private_tensors = '
+    program = HEAD.replace('["count"]', '{"count": "maximum", "b": "mean", "w": "last"}\n    private_tensors = '
                            '{"head": np.zeros((2, 3), np.float16)}') + FIT + END
     trainer = host(program)
     assert trainer.describe()["ok"]["tensors"] == [
         {"name": "b", "shape": [3], "dtype": "float16", "role": "buffer"},
         {"name": "count", "shape": [], "dtype": "int64", "role": "buffer", "rule": "maximum"},
-        {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "trainable"},
+        {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "buffer", "rule": "last"},
         {"name": "head", "shape": [2, 3], "dtype": "float16", "role": "private"}]
 
 
 @pytest.mark.parametrize("attributes, message", [
-    ('buffers = {"w": "last"}',
-     "ValueError: buffers has the rule 'last' for \"w\"; it is \"mean\" or \"maximum\""),
+    ('buffers = {"w": "median"}',
+     "ValueError: buffers has the rule 'median' for \"w\"; it is \"mean\", \"maximum\" or \"last\""),
     ('private_tensors = ["head"]',
      "TypeError: private_tensors is ['head']; a dict of name to array is needed, or {}"),
     ('private_tensors = {"w": np.zeros(3)}',

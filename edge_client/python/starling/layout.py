@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Tensors = Dict[str, Array]
+RULES = ("mean", "maximum", "last")  # of buffers
 WHEN_DIVERGED = "; lower the learning rate or set clip-norm"
 
 
@@ -40,9 +41,9 @@ def check_buffers(buffers: object, names: Collection[str]) -> None:
         if name not in names:
             raise ValueError(f'buffers names "{name}", which is no tensor of the model')
     for name, rule in rules_of(buffers).items():
-        if rule not in ("mean", "maximum"):
-            raise ValueError(f'buffers has the rule {rule!r} for "{name}"; it is "mean" or '
-                             '"maximum"')
+        if rule not in RULES:
+            raise ValueError(f'buffers has the rule {rule!r} for "{name}"; it is "mean", '
+                             '"maximum" or "last"')
 
 
 def check_tensors(tensors: object, giver: str) -> None:
@@ -84,7 +85,7 @@ class Tensor:
         said: Dict[str, object] = {"name": self.name, "shape": list(self.shape),
                                    "dtype": str(self.dtype),
                                    "role": "buffer" if self.buffer else "trainable"}
-        return {**said, "rule": self.rule} if self.rule == "maximum" else said
+        return {**said, "rule": self.rule} if self.rule in ("maximum", "last") else said
 
 
 class Layout:

@@ -16,7 +16,7 @@ from starling.layout import (Array, Tensors, as_float32, by_name, check_buffers,
                              check_name, rules_of)
 
 _BUFFERS = "starling.buffers"
-_MAXIMUM = "starling.maximum"
+_RULES = {"maximum": "starling.maximum", "last": "starling.last"}  # the mean needs no word
 _HEADER_BYTES_MAX = 16 << 20
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
@@ -37,9 +37,10 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
     notes = dict(metadata or {})
     if buffers:
         notes[_BUFFERS] = json.dumps(by_name(buffers), ensure_ascii=False)
-    maxima = [name for name, rule in rules_of(buffers).items() if rule == "maximum"]
-    if maxima:
-        notes[_MAXIMUM] = json.dumps(by_name(maxima), ensure_ascii=False)
+    for rule, key in _RULES.items():
+        ruled = [name for name, its in rules_of(buffers).items() if its == rule]
+        if ruled:
+            notes[key] = json.dumps(by_name(ruled), ensure_ascii=False)
     header: Dict[str, Any] = {"__metadata__": notes} if notes else {}
     end = 0
     for name in names:

@@ -111,7 +111,8 @@ class Trainer(ABC):
     """
 
     # Names of tensors that no optimizer changes and that are averaged, as running means are; or a
-    # dict of name to rule, "mean" or "maximum": {"count": "maximum"}. May be set in initialize.
+    # dict of name to rule, "mean", "maximum" or "last" (that of the last client in order of name):
+    # {"count": "maximum"}. May be set in initialize.
     buffers: Collection[str] = ()
     # Tensors that stay with the client and never travel: keep them in task.directory, which stays
     # between starts. Of these arrays only names, shapes and types are told, to the device's owner.
