@@ -288,8 +288,12 @@ starling.serve(Mine())
 
 
 @real
-def test_a_job_that_is_wrong_raises():
-    with pytest.raises(starling.Error, match="rounds = '0' is out of range") as raised:
+@pytest.mark.parametrize("columns", [None, "30"])  # of a terminal, as a notebook may set it
+def test_a_job_that_is_wrong_raises(monkeypatch, columns):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(starling.Error, match="^--rounds = '0' is out of range; .* 1000000000$") as raised:
         starling.simulate(JOB, rounds=0)
     assert raised.value.exit_code == 2
 

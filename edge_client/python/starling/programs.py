@@ -162,9 +162,11 @@ def _command(trainer: Union[PathLike, Sequence[str]]) -> str:
 def _run(command: List[str], progress: bool) -> Any:
     """What the program prints as JSON; what it says meanwhile is printed where `progress`."""
     started = [_find(command[0]), *command[1:], "--format", "json"]
+    # Where it is set, as in some notebooks, sentences would be broken into lines.
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     sentence = ""
     with tempfile.TemporaryFile() as output:
-        with subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=output,
+        with subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=output, env=environment,
                               stderr=subprocess.PIPE, text=True, errors="replace") as process:
             assert process.stderr is not None
             try:
