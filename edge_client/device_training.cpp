@@ -49,11 +49,11 @@ DeviceTraining train_on_data(const std::string& client, const client::ClientData
   return training;
 }
 
-Result<DeviceTraining> train_by_program(client::TrainerHost::Options options, Log& log) {
+Result<DeviceTraining> train_by_program(client::TrainerHost::Options options,
+                                        const std::atomic<bool>& stop, Log& log) {
   const std::string client = options.client;
   auto host = std::make_shared<client::TrainerHost>(std::move(options), log);
-  const std::atomic<bool> never = false;
-  const auto found = host->describe("{}", never);
+  const auto found = host->describe("{}", stop);
   if (!found && !client::is_answer(found.error())) return found.error();
   client::TrainerDescription description;
   if (found) {

@@ -3,6 +3,7 @@
 // application brings. Three ways to one value.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,9 +34,9 @@ DeviceTraining train_on_data(const std::string& client, const client::ClientData
 
 // Starts a program and asks it what it does: one trainer, as nothing but it trains on its device.
 // One that cannot say so without the settings of a run is taken to train. Errors: those of
-// client::TrainerHost. `log` must outlive the result.
+// client::TrainerHost; "stopped" where `stop` became true meanwhile. `log` must outlive the result.
 [[nodiscard]] Result<DeviceTraining> train_by_program(client::TrainerHost::Options options,
-                                                      Log& log);
+                                                      const std::atomic<bool>& stop, Log& log);
 
 // One trainer, held to its description. `trainer` must outlive the result.
 DeviceTraining train_by_application(client::Trainer& trainer,

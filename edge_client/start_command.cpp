@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/start_command.h"
 
+#include <atomic>
+#include <functional>
 #include <optional>
 
 #include "core/net/signals.h"
@@ -40,8 +42,44 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   return session;
 }
 
+// What ends a start: a signal, or the application. From the first moment, for a trainer may take
+// long to describe itself.
+class Stopping {
+ public:
+  // `loop` must outlive it.
+  Stopping(const StartRequest& request, net::EventLoop& loop, Log& log)
+      : loop_(loop), log_(log), on_stop_(request.stop, [this] { stop(); }) {
+    if (!request.takes_signals) return;
+    const bool on_hang_up = request.stops_on_hang_up;
+    signals_.emplace([this, on_hang_up](net::Signal signal) {
+      if (signal != net::Signal::kHangUp || on_hang_up) stop();
+    });
+  }
+
+  const std::atomic<bool>& asked() const { return asked_; }
+  // Stops `session` once its loop runs, where that was asked for or will be.
+  void give(EdgeSession& session) { session_ = &session; }
+
+ private:
+  void stop() {  // any thread
+    asked_ = true;
+    loop_.post([this] {
+      log_.info("stopping; what is pending is offered at the next start");
+      session_->request_stop();
+    });
+  }
+
+  net::EventLoop& loop_;
+  Log& log_;
+  std::atomic<bool> asked_ = false;
+  EdgeSession* session_ = nullptr;  // before the loop runs
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::optional<net::SignalThread> signals_;
+};
+
 Result<DeviceTraining> make_training(const StartRequest& request, const std::string& client,
-                                     const client::ClientData& data, Log& log) {
+                                     const client::ClientData& data, const std::atomic<bool>& stop,
+                                     Log& log) {
   if (request.own.trainer != nullptr) {
     if (request.own.description.layout == nullptr) {
       return wrong_setting("bad-description",
@@ -56,26 +94,14 @@ Result<DeviceTraining> make_training(const StartRequest& request, const std::str
                              .directory = request.state.trainer(),
                              .client = client,
                              .threads = options.limits.threads},
-                            log);
+                            stop, log);
   }
   log.info("data: {}", summarize(data.training));
   if (data.held_out) log.info("held out to evaluate models: {}", summarize(*data.held_out));
   return train_on_data(client, data, options.limits.threads);
 }
 
-Result<void> run_session(const StartRequest& request, EdgeSession& session, GossipSession& gossip,
-                         net::EventLoop& loop, Log& log) {
-  const auto stop = [&] {
-    log.info("stopping; what is pending is offered at the next start");
-    session.request_stop();
-  };
-  std::optional<net::SignalWatcher> signals;
-  if (request.takes_signals) {
-    signals.emplace(loop, [&](net::Signal signal) {
-      if (signal != net::Signal::kHangUp || request.stops_on_hang_up) stop();
-    });
-  }
-  const std::stop_callback on_stop(request.stop, [&] { loop.post(stop); });
+Result<void> run_session(EdgeSession& session, GossipSession& gossip, net::EventLoop& loop) {
   net::TaskGroup peers(loop);
   peers.spawn(gossip.run());
   auto result = net::run_task(loop, session.run());
@@ -97,7 +123,14 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   if (request.own.trainer == nullptr) {
     STARLING_ASSIGN(data, load_client_data(request.options));
   }
-  STARLING_ASSIGN(DeviceTraining training, make_training(request, name, data, log));
+  net::EventLoop loop;
+  Stopping stopping(request, loop, log);
+  auto made = make_training(request, name, data, stopping.asked(), log);
+  if (!made && made.error().code() == "stopped") {
+    log.info("stopped while the trainer described itself");
+    return {};
+  }
+  STARLING_ASSIGN(DeviceTraining training, std::move(made));
   STARLING_ASSIGN(auto peer,
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
@@ -118,7 +151,6 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
     log.info("the finished update of run {}, from its model of round {}, will be offered again",
              base.run.value(), base.round);
   }
-  net::EventLoop loop;
   EdgeSession session({loop, clock, log, request.state, identity, store},
                       session_options(request.options, std::move(client), bytes_of(data)),
                       backoff_rng(request, name), std::move(leftovers),
@@ -132,7 +164,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                            request.state.gossip() / "fallback");
   join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());
-  auto result = run_session(request, session, gossip, loop, log);
+  stopping.give(session);
+  auto result = run_session(session, gossip, loop);
   fallback.stop();
   return result;
 }

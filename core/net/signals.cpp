@@ -38,4 +38,12 @@ SignalWatcher::~SignalWatcher() {
   impl_->signals.cancel(ignored);
 }
 
+SignalThread::SignalThread(std::function<void(Signal)> on_signal)
+    : watcher_(loop_, std::move(on_signal)), thread_([this] { loop_.run(); }) {}
+
+SignalThread::~SignalThread() {
+  loop_.stop();
+  thread_.join();
+}
+
 }  // namespace starling::net

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "core/net/event_loop.h"
 
@@ -23,6 +24,22 @@ class SignalWatcher {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+};
+
+// The same on a thread of its own, for a process whose main thread may be waiting elsewhere than in
+// a loop.
+class SignalThread {
+ public:
+  // `on_signal` runs on that thread.
+  explicit SignalThread(std::function<void(Signal)> on_signal);
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+ private:
+  EventLoop loop_;
+  SignalWatcher watcher_;
+  std::thread thread_;
 };
 
 }  // namespace starling::net

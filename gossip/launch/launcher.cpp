@@ -48,39 +48,6 @@ std::string last_line(const std::filesystem::path& path) {
   return escape_controls(last);
 }
 
-// Hears signals on a thread of its own: the launcher's may be waiting for an evaluation.
-class SignalThread {
- public:
-  // `on_signal` runs on that thread.
-  explicit SignalThread(std::function<void()> on_signal)
-      : over_(loop_.context(), TimePoint::max()),
-        watcher_(loop_, [call = std::move(on_signal)](net::Signal) { call(); }),
-        thread_([this] { loop_.run_task(wait()); }) {}
-  ~SignalThread() {
-    loop_.post([this] {
-      ends_ = true;
-      over_.cancel();
-    });
-    thread_.join();
-  }
-  SignalThread(const SignalThread&) = delete;
-  SignalThread& operator=(const SignalThread&) = delete;
-
- private:
-  net::Async<void> wait() {
-    while (!ends_) {
-      auto [error] = co_await over_.async_wait(asio::as_tuple(asio::use_awaitable));
-      static_cast<void>(error);
-    }
-  }
-
-  net::EventLoop loop_;
-  asio::steady_timer over_;
-  bool ends_ = false;
-  net::SignalWatcher watcher_;
-  std::thread thread_;
-};
-
 // The issuer on a thread of its own: messages of peers are read and their time is noted while the
 // launcher's thread evaluates. Handlers and log calls run on the launcher's thread.
 class IssuerThread {
@@ -178,7 +145,7 @@ class Launcher {
         over_(loop_.context(), TimePoint::max()),
         schedule_(request.script, request.links),
         alarm_(loop_, [this] { look(); }),
-        signals_([this] {
+        signals_([this](net::Signal) {  // the launcher may be waiting for an evaluation
           const auto& trainers = request_.experiment.trainers;
           if (trainers) trainers->cancel();
           loop_.post([this] { interrupt(); });
@@ -237,7 +204,7 @@ class Launcher {
   std::optional<Result<SimulationResult>> outcome_;
   bool hurried_ = false;  // interrupted while stopping
   net::Alarm alarm_;
-  SignalThread signals_;
+  net::SignalThread signals_;
 };
 
 // --- beginning ----------------------------------------------------------------------------------

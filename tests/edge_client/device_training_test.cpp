@@ -23,7 +23,7 @@ class DeviceTrainingByAProgram : public ::testing::Test {
 
 TEST_F(DeviceTrainingByAProgram, SaysWhatTheProgramOffers) {
   client::FakeTrainer fake("honest");
-  const auto training = train_by_program(fake.options, fake.log);
+  const auto training = train_by_program(fake.options, fake.stop, fake.log);
   ASSERT_TRUE(training) << training.error().message();
   EXPECT_EQ(training->trainers.size(), 1U);
   EXPECT_THAT(training->abilities, Contains("model-external"));
@@ -36,7 +36,7 @@ TEST_F(DeviceTrainingByAProgram, SaysWhatTheProgramOffers) {
 // Its model may follow from the settings of a run, which a device does not know when it starts.
 TEST_F(DeviceTrainingByAProgram, OneThatNeedsTheSettingsOfARunTrains) {
   client::FakeTrainer fake("needs-settings");
-  const auto training = train_by_program(fake.options, fake.log);
+  const auto training = train_by_program(fake.options, fake.stop, fake.log);
   ASSERT_TRUE(training) << training.error().message();
   EXPECT_THAT(training->abilities, Contains("model-external"));
   EXPECT_THAT(training->abilities, Not(Contains("evaluate")));
@@ -45,7 +45,7 @@ TEST_F(DeviceTrainingByAProgram, OneThatNeedsTheSettingsOfARunTrains) {
 
 TEST_F(DeviceTrainingByAProgram, OneThatEndsIsAnError) {
   client::FakeTrainer fake("dies-at-start");
-  const auto training = train_by_program(fake.options, fake.log);
+  const auto training = train_by_program(fake.options, fake.stop, fake.log);
   ASSERT_FALSE(training);
   EXPECT_EQ(training.error().code(), "trainer-died");
 }

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 
@@ -13,6 +16,7 @@
 #include "core/config/command_line.h"
 #include "core/identity/identity_directory.h"
 #include "core/model/external_model.h"
+#include "tests/client/fake_trainer.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
 #include "tests/support/temporary_directory.h"
@@ -107,6 +111,23 @@ TEST_F(StartCommandTest, RefusesByNameWhatCannotWork) {
   std::filesystem::remove(mark);
   std::filesystem::remove_all(request_.state.identity());
   EXPECT_EQ(start_now().error().code(), "not-joined");
+}
+
+// A trainer may take long to describe itself.
+TEST_F(StartCommandTest, ASignalEndsItWhileItsTrainerStarts) {
+  if (std::system("python3 -c ''") != 0) GTEST_SKIP() << "there is no python3";
+  const client::FakeTrainer fake("starts-when-told");  // which nobody does
+  ASSERT_EQ(::mkfifo((fake.directory.path() / "gate").c_str(), 0600), 0);
+  request_.options.data.dataset = "";
+  request_.options.trainer.command = fake.options.trainer.command;
+  client::TrainerLog log;
+  log.on_line = [](std::string_view line) {
+    if (line.find("trainer: starting") != line.npos) ::kill(::getpid(), SIGTERM);
+  };
+  EXPECT_TRUE(start(request_, clock_, log));
+  EXPECT_EQ(log.count("stopped while the trainer described itself"), 1U);
+  EXPECT_TRUE(client::all_have_ended(fake.directory.path()));
+  EXPECT_FALSE(StateLock::holder(request_.state));
 }
 
 // --- within an application ----------------------------------------------------------------------
