@@ -20,7 +20,9 @@ constexpr Duration kCancelGrace = std::chrono::seconds(1);
 constexpr Duration kStopGrace = std::chrono::seconds(2);
 constexpr Duration kLook = std::chrono::milliseconds(100);  // between two looks at `stop`
 constexpr int kDoublingsMax = 16;                           // of the pause
-constexpr std::size_t kDescriptionsMax = 64;                // for more settings it is asked again
+constexpr Duration kWatchedStartDeadline = std::chrono::minutes(10);
+constexpr Duration kWatchedTaskDeadline = std::chrono::days(30);
+constexpr std::size_t kDescriptionsMax = 64;  // for more settings it is asked again
 
 // A NaN that no computation gives, where a result begins: still there afterwards, none was written.
 const float kUnwritten = std::bit_cast<float>(0x7FC5'7A91U);
@@ -44,7 +46,9 @@ Result<fs::path> make_directory(const fs::path& directory) {
 }  // namespace
 
 TrainerOptions trainer_of(const std::string& command_line) {
-  return {.command = {"/bin/sh", "-c", "exec " + command_line}};
+  return {.command = {"/bin/sh", "-c", "exec " + command_line},
+          .start_deadline = kWatchedStartDeadline,
+          .task_deadline = kWatchedTaskDeadline};
 }
 
 bool is_answer(const Error& error) {
@@ -172,8 +176,8 @@ Result<void> TrainerHost::ask(const Subject& subject) {
 Result<void> TrainerHost::finish_question(const std::atomic<bool>& stop) {
   const auto line = process_->receive(
       {.deadline = question_->deadline,
-       .at_deadline = fmt::format("has not described itself within {} and was killed; raise "
-                                  "trainer.start-deadline if it needs longer",
+       .at_deadline = fmt::format("has not described itself within {} and was killed; a device or "
+                                  "coordinator allows longer by trainer.start-deadline",
                                   format_duration(options_.trainer.start_deadline)),
        .stop = stop});
   if (!line && line.error().code() == "stopped") return stopped();

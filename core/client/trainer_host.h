@@ -49,7 +49,8 @@ void describe(V& visit, TrainerOptions& o) {
                 .max = 1 << 26});
 }
 
-// Of a command line, one program and its arguments as a shell reads them.
+// Of a command line, one program and its arguments as a shell reads them. Somebody watches it, and
+// cannot say deadlines: they are wide.
 TrainerOptions trainer_of(const std::string& command_line);
 
 class TrainerProcess;

@@ -82,7 +82,9 @@ Result<std::string> edge_toml(const NodePlace& place, Node node, const NetOption
   } else {
     std::vector<std::string> words;
     for (const std::string& word : trainer) words.push_back(toml_text(word));
-    trains_on = fmt::format("[trainer]\ncommand = [{}]\n", fmt::join(words, ", "));
+    // All nodes start theirs at once, on one machine.
+    trains_on = fmt::format("[trainer]\ncommand = [{}]\nstart-deadline = \"10m\"\n",
+                            fmt::join(words, ", "));
   }
   return fmt::format(
       "{}"
