@@ -67,7 +67,7 @@ std::string see_section(const StateDirectory& state, std::string_view section,
 
 // Starts it, as `start` would, unless that runs already with the same directory.
 Check check_trainer(const EdgeOptions& options, const StateDirectory& state,
-                    const std::string& models) {
+                    std::uint64_t model_bytes_max) {
   if (StateLock::holder(state)) {
     return passed("trainer", "it runs with starling-edge start, and is not started again");
   }
@@ -82,6 +82,15 @@ Check check_trainer(const EdgeOptions& options, const StateDirectory& state,
   }
   if (!found) {
     return failed("trainer", found.error().message(), see_section(state, "[trainer]", "command"));
+  }
+  const std::string models = format_byte_count(model_bytes_max);
+  const std::uint64_t bytes = found->layout->size() * sizeof(float);
+  if (bytes > model_bytes_max) {
+    return failed("trainer",
+                  fmt::format("its model takes {}, and limits.memory leaves room for models of up "
+                              "to {}",
+                              format_byte_count(bytes), models),
+                  "raise limits.memory in edge.toml");
   }
   return passed("trainer",
                 fmt::format("{}; models of up to {}", client::summarize(*found), models));
@@ -102,7 +111,7 @@ Check check_data(const EdgeOptions& options, const StateDirectory& state) {
                   see_section(state, "[limits]", "memory = 1000 in it"));
   }
   if (data->training.dataset == nullptr) {
-    return check_trainer(options, state, format_byte_count(*model));
+    return check_trainer(options, state, *model);
   }
   const std::string held_out =
       data->held_out ? fmt::format("; {} held out", counted(data->held_out->size(), "row")) : "";

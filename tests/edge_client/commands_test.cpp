@@ -126,6 +126,20 @@ TEST_F(CommandsTest, PreflightShowsWhatATrainerKeepsToItself) {
                                      "sent: head [2, 3] float16"));
 }
 
+TEST_F(CommandsTest, PreflightFailsWhereATrainersModelDoesNotFit) {
+  const client::FakeTrainer fake("enormous");
+  options_.data.dataset.clear();
+  options_.trainer.command = fake.options.trainer.command;
+  auto printed = preflight_beside();
+  play_greeting();
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 1) << result.text;
+  EXPECT_THAT(result.text,
+              HasSubstr("trainer       FAILED its model takes 4.0 TB, and limits.memory "
+                        "leaves room for models of up to "));
+  EXPECT_THAT(result.text, HasSubstr("raise limits.memory in edge.toml"));
+}
+
 TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
   const std::string taken = "127.0.0.1:" + std::to_string(coordinator_.listener->port());
   for (const auto& [listen, code, finding] :
