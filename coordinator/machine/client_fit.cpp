@@ -47,7 +47,9 @@ bool has_own_trainer(const Greeting& greeting) {
 
 std::string why_it_lacks(const std::string& ability, const Greeting& greeting) {
   if (knows_only_the_first_version(greeting)) {
-    return fmt::format("its version does not know {}", ability);
+    return fmt::format(
+        "the run needs {}, and it announced no abilities (an earlier version, or only a preflight)",
+        ability);
   }
   if (has_own_trainer(greeting)) {
     if (is_model(ability)) return "it has a trainer of its own, and this model is built in";

@@ -1145,8 +1145,10 @@ TEST_F(AbilitiesTest, OnlyThoseThatCanAreAskedAndTheOthersAreNamed) {
   EXPECT_EQ(participants[1].client, "y");
   ASSERT_FALSE(did<Say>().empty());
   EXPECT_EQ(did<Say>()[0].line,
-            "3 of 5 clients cannot take part in this run (old: its version does not know scaffold; "
-            "other: it does not know scaffold; wide: its rows have another shape)");
+            "3 of 5 clients cannot take part in this run (old: the run needs scaffold, and it "
+            "announced no abilities (an earlier version, or only a preflight); other: it does not "
+            "know scaffold; "
+            "wide: its rows have another shape)");
   EXPECT_EQ(machine.find_run(RunId(1))->candidates().reach().able, 2U);
 }
 
