@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from conftest import simulates_trainers
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (apt: python3-torch)")
 
@@ -387,3 +388,44 @@ starling.serve(TorchTrainer(torch.nn.Linear(2, 2), torch.nn.CrossEntropyLoss(),
     number = trainer.send("fit", task=trainer.task(), **trainer.places([0] * 6))
     trainer.write({"op": "cancel", "id": number})
     assert trainer.answer()["error"]["code"] == "stopped"
+
+
+@pytest.mark.skipif(not simulates_trainers(),
+                    reason="there is no starling-coordinator that simulates trainers")
+def test_steps_over_all_rows_are_those_of_the_built_in_trainer(tmp_path):
+    """The 2NN, five rounds of one step each: within 1e-5 of the model that the coordinator knows."""
+    rows = np.random.default_rng(5)
+    inputs, classes = rows.normal(size=(60, 6)).astype(np.float32), np.arange(60) % 3
+    lines = [",".join([*(repr(float(x)) for x in row), str(c)]) for row, c in zip(inputs, classes)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,d,e,f,label", *lines]) + "\n")
+    np.savez(tmp_path / "rows.npz", inputs=inputs, classes=classes)
+    (tmp_path / "train.py").write_text("""
+from collections import OrderedDict
+from pathlib import Path
+import numpy as np, starling, torch
+from starling.torch import TorchTrainer
+from torch import nn
+rows = np.load(Path(__file__).parent / "rows.npz")
+batch = torch.from_numpy(rows["inputs"]), torch.from_numpy(rows["classes"])
+starling.serve(TorchTrainer(lambda settings: nn.Sequential(OrderedDict(
+    fc1=nn.Linear(6, 200), relu1=nn.ReLU(), fc2=nn.Linear(200, 200), relu2=nn.ReLU(),
+    fc3=nn.Linear(200, 3))), nn.CrossEntropyLoss(), lambda task: [batch]))
+""")
+    job = {"rounds": 5, "train": {"local-steps": 1, "batch-size": 60, "learning-rate": 0.2},
+           "round": {"cohort": 1, "min-updates": 1, "wait-for": 1}, "checkpoint": {"keep": 0}}
+    starling.simulate({**job, "model": {"kind": "mlp", "hidden": [200, 200]},
+                       "data": {"dataset": f"csv:{tmp_path / 'rows.csv'}"}},
+                      clients=1, out=tmp_path / "built-in", progress=False)
+    models = tmp_path / "built-in" / "models"
+    starling.simulate({**job, "model": {"kind": "external",
+                                        "initial": str(models / "0.safetensors")}},
+                      clients=1, trainer=tmp_path / "train.py", out=tmp_path / "own",
+                      progress=False)
+    for round_ in range(6):
+        expected = starling.load(models / f"{round_}.safetensors")
+        found = starling.load(tmp_path / "own" / "models" / f"{round_}.safetensors")
+        assert found.keys() == expected.keys()
+        for name, values in expected.items():
+            assert np.abs(found[name] - values).max() < 1e-5, (round_, name)
+    first, last = (starling.load(models / f"{r}.safetensors")["fc1.weight"] for r in (0, 5))
+    assert np.abs(last - first).max() > 1e-3
