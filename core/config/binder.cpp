@@ -80,16 +80,21 @@ std::string Binder::alias_of(std::size_t field) const {
   return unique && word != fields_[field].key ? std::string(word) : std::string();
 }
 
-// The known key of the least edit distance, of whole keys or of their last words; of several the
-// one whose whole key is nearest. Empty where nothing is bound.
+// The known key of the least edit distance, of whole keys, of short flags or of last words; of
+// several the one whose whole key is nearest. Empty where nothing is bound.
 std::string Binder::nearest_key(std::string_view key) const {
-  const auto distance = [key](const Field& field) {
-    const std::size_t whole = edit_distance(key, field.key);
-    const std::size_t last = edit_distance(last_word(key), last_word(field.key)) + 1;
-    return std::pair(std::min(whole, last), whole);
-  };
-  const auto nearest = std::ranges::min_element(fields_, {}, distance);
-  return nearest == fields_.end() ? "" : nearest->key;
+  const Field* nearest = nullptr;
+  std::pair<std::size_t, std::size_t> least;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const std::size_t whole = edit_distance(key, fields_[i].key);
+    std::size_t best = edit_distance(last_word(key), last_word(fields_[i].key)) + 1;
+    best = std::min(best, whole);
+    if (!aliases_[i].empty()) best = std::min(best, edit_distance(key, aliases_[i]));
+    if (nearest != nullptr && std::pair(best, whole) >= least) continue;
+    nearest = &fields_[i];
+    least = {best, whole};
+  }
+  return nearest == nullptr ? "" : nearest->key;
 }
 
 Error Binder::unknown_key(std::string_view key) const {
