@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/report/seed_groups.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "core/base/counted.h"
 
 namespace starling::report {
 namespace {
@@ -62,6 +66,8 @@ Run common_facts(std::span<const Run> runs, const std::vector<std::size_t>& memb
   run.seed.reset();
   run.trace_sha256.clear();
   run.stopped_early.clear();
+  // Only a federated run's job has a name, and the directory is that of the first seed.
+  if (run.name.empty()) run.name = fmt::format("mean of {}", counted(members.size(), "seed"));
   run.best.reset();
   for (const std::size_t i : members) {  // random graphs have one a seed
     if (runs[i].topology && run.topology && runs[i].topology->slem != run.topology->slem) {
