@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "core/base/word_wrap.h"
 #include "core/report/chart_style.h"
@@ -339,9 +340,13 @@ FigureLegend figure_legend(const Chart& chart, double width) {
   FigureLegend legend;
   double x = 0;
   double y = kRow / 2;
+  // What theory says of several runs has one entry: the colours are those of the runs.
+  bool predicted = false;
   for (const Series& series : chart.series) {
-    if (series.name.empty()) continue;
-    const double needed = kSwatch + text_width(series.name);
+    const bool unnamed = series.name.empty();
+    if (unnamed && (series.line != Line::kPredicted || std::exchange(predicted, true))) continue;
+    const std::string name = unnamed ? "dotted: mixing alone (λ^t)" : series.name;
+    const double needed = kSwatch + text_width(name);
     if (x > 0 && x + needed > width) {
       x = 0;
       y += kRow;
@@ -350,7 +355,7 @@ FigureLegend figure_legend(const Chart& chart, double width) {
         "<g class=\"{}\">{}{}</g>\n{}", colour_class(series.style),
         line(series, {{x, y}, {x + kSwatch - 6, y}}),
         series.line == Line::kMeasured ? mark(series.style, x + kSwatch / 2 - 3, y) : "",
-        text_at(x + kSwatch, y + 4, "start", "name", series.name));
+        text_at(x + kSwatch, y + 4, "start", "name", name));
     x += needed + kGapBetween;
     legend.height = y + kRow / 2;
   }

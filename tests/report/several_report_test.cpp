@@ -77,6 +77,8 @@ TEST(SeveralReport, SeedsOfOneSettingAreOneRunsCharts) {
   EXPECT_EQ(find_fault(page), "");
   EXPECT_THAT(page, HasSubstr("<h1>2 runs compared</h1>"));
   EXPECT_THAT(page, HasSubstr("class=\"band\""));
+  // Neither is the name of one of its seeds' directories.
+  EXPECT_EQ(read_table(page, "comparison")[1][0], "mean of 2 seeds");
 }
 
 TEST(SeveralReport, AGridOf81RunsIsPanelsOfFewLines) {
@@ -207,6 +209,10 @@ TEST(CurveFiles, SvgStandsOnItsOwn) {
   EXPECT_THAT(file_of(files, "accuracy-by-virtual-time.svg").text,
               HasSubstr("class=\"axis\">virtual time (s)</text>"));
   EXPECT_THAT(file_of(files, "accuracy-by-step.svg").text, HasSubstr("class=\"band\""));
+  // Without the page's note, the legend says what is dotted: once, whatever the number of lines.
+  const std::string dotted = "dotted: mixing alone";
+  EXPECT_EQ(count_of(file_of(files, "consensus-distance-by-step.svg").text, dotted), 1U);
+  EXPECT_EQ(count_of(file_of(files, "accuracy-by-step.svg").text, dotted), 0U);
 }
 
 TEST(CurveFiles, PanelsAreFilesOfTheirOwn) {
