@@ -95,11 +95,11 @@ bool is_temporary(const std::string& name) {
 // Holds nothing, or what a crash left before anything was written.
 Result<void> check_new(const std::filesystem::path& directory) {
   std::error_code ignored;
-  if (std::filesystem::exists(directory / "metrics.jsonl", ignored) ||
-      std::filesystem::exists(directory / "summary.json", ignored)) {
-    return rejected("out-not-empty", fmt::format("{} holds another run: name a new directory with "
-                                                 "--out, or remove it",
-                                                 directory.string()));
+  const bool finished = std::filesystem::exists(directory / "summary.json", ignored);
+  if (finished || std::filesystem::exists(directory / "metrics.jsonl", ignored)) {
+    return rejected("out-not-empty",
+                    fmt::format("{} holds {} run: name a new directory with --out, or remove it",
+                                directory.string(), finished ? "a finished" : "another"));
   }
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (is_temporary(entry.path().filename().string())) continue;

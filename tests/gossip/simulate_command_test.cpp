@@ -241,8 +241,9 @@ TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
   const auto before = read_text_file(out + "/metrics.jsonl", 1 << 20);
   const Answer again = run_small({"--out", out, "--seed", "2"});
   EXPECT_EQ(again.code, 1);
-  EXPECT_EQ(again.err, "error: " + out +
-                           " holds another run: name a new directory with --out, or remove it\n");
+  EXPECT_EQ(
+      again.err,
+      "error: " + out + " holds a finished run: name a new directory with --out, or remove it\n");
   EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
 }
 
@@ -473,6 +474,8 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--seeds", "3..1"}, "write 1..3"},
       {{"--out", out, "--seeds", "1..3", "--sweep", "seed=1,2"}, "seed is swept twice"},
       {{"--out", out, "--sweep", "topologgy=ring"}, "'topology.spec'"},
+      {{"--out", out, "--sweep", "topolgy=ring"}, "'topology.spec'"},
+      {{"--out", out, "--sweep", "algoritm=dpsgd"}, "'algorithm.name'"},
       {{"--out", out, "--sweep", "topology=ring,rign"}, "did you mean 'ring'?"},
       {{"--out", out, "--sweep", "topology=ring,hypercube"}, "--sweep topology.spec=hypercube: "},
       {{"--out", out, "--sweep", "topology=watts-strogatz:k=4,beta=0.1"}, "in double quotes"},
