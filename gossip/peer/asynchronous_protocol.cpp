@@ -57,6 +57,7 @@ AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& lo
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
       quorum_(names_.size(), host.now(), start.support),
       jumps_(start.run_age, host.now()),
+      left_out_("message", "were ignored", names_),
       phases_(std::min(start.exchange, total_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;
@@ -194,6 +195,7 @@ void AsynchronousProtocol::finish() {
   state_ = State::kFinished;
   for (const auto& [member, neighbour] : neighbours_) introduce(member);
   alarm_ = host_.now() + std::max(work_, kLeastPace);
+  for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
   host_.finished();
 }
 
@@ -310,24 +312,27 @@ bool AsynchronousProtocol::is_usual(Member from, const AsyncMessage<float>& mess
   const bool usual = unpacked ? usual_.accepts(from, unpacked->theirs, unpacked->own)
                               : usual_.accepts(from, message.vector, algorithm_->model());
   if (usual) return true;
-  host_.say(LogLevel::kWarning,
-            fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
-                        "than {:.3g}: ignored",
-                        names_[from], usual_.distance(), usual_.limit()));
+  ignore(from, fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
+                           "than {:.3g}: ignored",
+                           names_[from], usual_.distance(), usual_.limit()));
   return false;
+}
+
+void AsynchronousProtocol::ignore(Member from, const std::string& why) {
+  if (!left_out_.is_first(from, phases_)) return;
+  host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
 void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const SharedBytes& data) {
   const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
                                       pair.floats);
   if (!is_finite(values)) {
-    return host_.say(LogLevel::kWarning,
-                     fmt::format("{} sent what is not a number: ignored", names_[from]));
+    return ignore(from, fmt::format("{} sent what is not a number: ignored", names_[from]));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
   if (!packed.empty() && !algorithm_->can_read(from, packed)) {
-    return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no message of {}: ignored",
-                                                     names_[from], run_.plan.traits.name));
+    return ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
+                                    run_.plan.traits.name));
   }
   const AsyncMessage<float> message{.kind = kind_received(pair.kind),
                                     .number = pair.number,
@@ -336,6 +341,9 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
                                     .scalar = pair.scalar.value_or(0),
                                     .has_scalar = pair.scalar.has_value()};
   if (!is_usual(from, message)) return;
+  if (auto line = left_out_.ended(from, phases_)) {
+    host_.say(LogLevel::kWarning, std::move(*line));
+  }
   const bool waited = algorithm_->waiting();
   if (pair.kind == PairMessage::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));

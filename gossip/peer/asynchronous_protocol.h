@@ -9,6 +9,7 @@
 
 #include "core/base/rng.h"
 #include "gossip/peer/protocol_base.h"
+#include "gossip/peer/repeated_fault.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
@@ -82,6 +83,7 @@ class AsynchronousProtocol final : public ProtocolBase {
   void mix(std::span<const float> update);
   void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   bool is_usual(Member from, const AsyncMessage<float>& message);
+  void ignore(Member from, const std::string& why);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
   void caught_up();
@@ -100,6 +102,7 @@ class AsynchronousProtocol final : public ProtocolBase {
   Quorum quorum_;
   JumpBound jumps_;
   UsualDistance usual_;
+  RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
   State state_ = State::kJoining;
   Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken
   Exchange phases_;         // done

@@ -62,7 +62,8 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
       machine_(options, *run.topology, self_, names_, start.exchange, host.now(), start.support),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()),
-      far_(run.plan.robust.rule, names_) {
+      far_(run.plan.robust.rule, names_),
+      left_out_("message", "were left out", names_) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
@@ -268,12 +269,16 @@ bool NeighbourProtocol::is_usual(Member from, const Message<float>& message) {
     far = &usual_second_;
   }
   if (far == nullptr) return true;
-  host_.say(
-      LogLevel::kWarning,
-      fmt::format("{} sent a vector in exchange {} that is {:.3g} away from this peer's, more "
-                  "than {:.3g}: left out, its weight is added to this peer's own",
-                  names_[from], machine_.exchange(), far->distance(), far->limit()));
+  leave_out(from, fmt::format(
+                      "{} sent a vector in exchange {} that is {:.3g} away from this peer's, more "
+                      "than {:.3g}: left out, its weight is added to this peer's own",
+                      names_[from], machine_.exchange(), far->distance(), far->limit()));
   return false;
+}
+
+void NeighbourProtocol::leave_out(Member from, const std::string& why) {
+  if (!left_out_.is_first(from, machine_.exchange())) return;
+  host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
 void NeighbourProtocol::perform(exchange::Mix& mix) {
@@ -283,21 +288,23 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
   messages_.reserve(mix.inbox.size());
   const auto senders = machine_.matrix().senders(self_);
   for (std::size_t i = 0; i < senders.size(); ++i) {
+    const Member from = senders[i].node;
     const Message<float>* message = nullptr;
     if (mix.inbox[i]) {
       arrivals_.push_back(std::move(*mix.inbox[i]));
-      if (auto read_message = read(senders[i].node, arrivals_.back())) {
-        if (is_usual(senders[i].node, *read_message)) {
-          messages_.push_back(*read_message);
-          message = &messages_.back();
+      const auto read_message = read(from, arrivals_.back());
+      if (!read_message) {
+        leave_out(from, fmt::format("what {} sent in exchange {} is no message of {}: ignored",
+                                    names_[from], mix.exchange, run_.plan.traits.name));
+      } else if (is_usual(from, *read_message)) {
+        messages_.push_back(*read_message);
+        message = &messages_.back();
+        if (auto line = left_out_.ended(from, machine_.exchange())) {
+          host_.say(LogLevel::kWarning, std::move(*line));
         }
-      } else {
-        host_.say(LogLevel::kWarning,
-                  fmt::format("what {} sent in exchange {} is no message of {}: ignored",
-                              names_[senders[i].node], mix.exchange, run_.plan.traits.name));
       }
     }
-    inbox_.push_back({senders[i].node, senders[i].weight, message});
+    inbox_.push_back({from, senders[i].weight, message});
   }
   compute(
       [this] {
@@ -343,6 +350,7 @@ void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::
 
 void NeighbourProtocol::perform(exchange::Finish&) {
   for (std::string& line : far_.finish()) host_.say(LogLevel::kWarning, std::move(line));
+  for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
   host_.finished();
 }
 

@@ -10,6 +10,7 @@
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/far_neighbours.h"
 #include "gossip/peer/protocol_base.h"
+#include "gossip/peer/repeated_fault.h"
 #include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
@@ -75,6 +76,7 @@ class NeighbourProtocol final : public ProtocolBase {
   void tag_edge(Member to, protocol::MixMessage& message) const;
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
   bool is_usual(Member from, const Message<float>& message);
+  void leave_out(Member from, const std::string& why);
   void name_far();
 
   const std::set<Member> absent_;
@@ -96,7 +98,8 @@ class NeighbourProtocol final : public ProtocolBase {
   std::vector<Received<float>> inbox_;
   UsualDistance usual_first_;  // of messages' vectors from our own
   UsualDistance usual_second_;
-  FarNeighbours far_;  // under a robust rule, which takes the place of what is usual
+  FarNeighbours far_;       // under a robust rule, which takes the place of what is usual
+  RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
   std::map<Member, std::uint32_t> incarnations_;     // of the other ends
   std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
 };

@@ -10,6 +10,7 @@
 
 #include "core/train/evaluator.h"
 #include "gossip/peer/far_neighbours.h"
+#include "gossip/peer/repeated_fault.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/fake_network.h"
 
@@ -122,6 +123,46 @@ TEST(FarNeighbours, ALineWhenItBeginsAndTheCountOnceItHasEnded) {
   EXPECT_THAT(*far.note(0, 60, no_number), HasSubstr("has values that are not numbers or are too"));
   EXPECT_THAT(far.finish(), ElementsAre("1 model of cam-0 from exchange 60 to 60 were too far "
                                         "from this peer's"));
+}
+
+// Where no rule is set too: whoever lies in every exchange costs two lines, not one an exchange.
+TEST(RepeatedFaults, AMemberThatSendsHugeNumbersFillsNoLog) {
+  for (const std::string algorithm : {"dpsgd", "gradient-tracking", "ad-psgd"}) {
+    for (const float number : {1e30F, std::numeric_limits<float>::quiet_NaN()}) {
+      FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
+      net.falsify = [&](protocol::Member from, SharedBytes data) {
+        if (from != 3 || data.size() == 0) return data;
+        const std::vector<float> wrong(data.size() / sizeof(float), number);
+        return SharedBytes::own(to_bytes(as_bytes(std::span(wrong))));
+      };
+      run_all(net);
+      std::size_t counts = 0;
+      for (const protocol::Member member : {0U, 2U}) {
+        std::size_t lines = 0;
+        for (const std::string& line : net.peers[member]->said) {
+          if (line.find("node-3 sent") != line.npos) ++lines;
+          if (line.find("messages of node-3 from exchange") != line.npos) ++counts;
+        }
+        EXPECT_EQ(lines, 1U) << algorithm << " " << number;
+      }
+      EXPECT_EQ(counts, 2U) << algorithm << " " << number;
+    }
+  }
+}
+
+TEST(RepeatedFaults, BeginAgainOnceTheyHaveEnded) {
+  RepeatedFault fault("message", "were left out", {"cam-0", "cam-1"});
+  EXPECT_FALSE(fault.ended(1, 1)) << "it never began";
+  EXPECT_TRUE(fault.is_first(1, 2));
+  EXPECT_FALSE(fault.is_first(1, 3));
+  EXPECT_TRUE(fault.is_first(0, 3)) << "each member has its own";
+  EXPECT_FALSE(fault.ended(1, 18));
+  EXPECT_EQ(fault.ended(1, 19), "2 messages of cam-1 from exchange 2 to 3 were left out");
+  EXPECT_TRUE(fault.is_first(1, 20));
+  EXPECT_THAT(fault.finish(),
+              ElementsAre("1 message of cam-0 from exchange 3 to 3 were left out",
+                          "1 message of cam-1 from exchange 20 to 20 were left out"));
+  EXPECT_THAT(fault.finish(), IsEmpty());
 }
 
 }  // namespace
