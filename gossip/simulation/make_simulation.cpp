@@ -16,7 +16,9 @@ Error no_progress(std::uint64_t step) {
 Error all_left(const std::string& when) {
   return rejected(
       "all-left",
-      fmt::format("after {} every node has left: raise nodes.leave-after or lower steps", when));
+      fmt::format("after {} every node has left: raise nodes.leave-after, let the nodes "
+                  "of nodes.presence stay longer, or lower steps",
+                  when));
 }
 
 std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment,
