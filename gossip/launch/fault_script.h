@@ -56,7 +56,8 @@ void describe(V& visit, FaultOptions& o) {
                           "break the connections",
                   .choices = kFaultKinds});
   visit("nodes", o.nodes,
-        FieldInfo{.help = "whom it meets: 3, 2-5, lists of these (1,4-6), all, or random:K"});
+        FieldInfo{.help = "whom it meets, counted from 1 as in node-0001: 3, 2-5, lists of these "
+                          "(1,4-6), all, or random:K"});
   visit("others", o.others,
         FieldInfo{.help = "the other ends of the links that it meets, written like nodes; rest: "
                           "all that are not in nodes, or all where nodes are all"});
