@@ -215,7 +215,7 @@ void sweep_temporaries(Disk& disk, const fs::path& directory) {
   const auto entries = disk.list(directory);
   if (!entries) return;
   for (const DiskEntry& entry : *entries) {
-    if (entry.name.starts_with('.') && entry.name.ends_with(".tmp")) {
+    if (is_temporary(entry.name)) {
       (void)disk.remove(directory / entry.name);
     }
   }

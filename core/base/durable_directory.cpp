@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/durable_directory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,60 +37,46 @@ Result<void> expect_absent_or_empty(const fs::path& path) {
 constexpr std::string_view kMark = ".unfinished-";
 constexpr std::size_t kRandomLetters = 6;
 
-bool is_temporary(const std::string& name) {
+bool is_unfinished(const std::string& name) {
   const std::size_t mark = name.size() - std::min(name.size(), kMark.size() + kRandomLetters);
   return name.starts_with('.') && mark > 0 && name.compare(mark, kMark.size(), kMark) == 0;
 }
 
+// Removes those that no process holds.
+void sweep(const fs::path& parent) {
+  std::error_code code;
+  std::error_code ignored;
+  for (auto it = fs::directory_iterator(parent, code); !code && it != fs::directory_iterator();
+       it.increment(code)) {
+    const bool ours = is_unfinished(it->path().filename().string()) && !it->is_symlink(ignored);
+    if (ours && DirectoryLock(it->path()).taken()) fs::remove_all(it->path(), ignored);
+  }
+}
+
 }  // namespace
-
-struct NewDirectory::Lock {
-  explicit Lock(const fs::path& directory)
-      : fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {}
-  ~Lock() {
-    if (fd >= 0) ::close(fd);
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
-  bool take() const { return fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
-
-  // Of those that no process holds.
-  static void sweep(const fs::path& parent) {
-    std::error_code code;
-    std::error_code ignored;
-    for (auto it = fs::directory_iterator(parent, code); !code && it != fs::directory_iterator();
-         it.increment(code)) {
-      if (is_temporary(it->path().filename().string()) && Lock(it->path()).take()) {
-        fs::remove_all(it->path(), ignored);
-      }
-    }
-  }
-
-  int fd;
-};
 
 Result<NewDirectory> NewDirectory::create(const fs::path& path) {
   fs::path whole = fs::absolute(path).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();  // DIR/
   STARLING_TRY(expect_absent_or_empty(whole));
   STARLING_TRY(make_directory(whole.parent_path()));
-  Lock::sweep(whole.parent_path());
+  sweep(whole.parent_path());
   const std::string pattern =
       whole.parent_path() / fmt::format(".{}{}XXXXXX", whole.filename().string(), kMark);
   for (;;) {
     std::string name = pattern;
     if (::mkdtemp(name.data()) == nullptr) return cannot("create a directory beside", whole, errno);
-    auto lock = std::make_unique<Lock>(name);
+    DirectoryLock lock{fs::path(name)};
     // Another one's sweep may have come first. Where the file system has no such locks, it removes
     // nothing.
-    const bool swept = !lock->take() && errno == EWOULDBLOCK;
     std::error_code ignored;
-    if (!swept && fs::exists(name, ignored)) return NewDirectory(whole, name, std::move(lock));
+    if (!lock.held_elsewhere() && fs::exists(name, ignored)) {
+      return NewDirectory(whole, name, std::move(lock));
+    }
   }
 }
 
-NewDirectory::NewDirectory(fs::path path, fs::path temporary, std::unique_ptr<Lock> lock)
+NewDirectory::NewDirectory(fs::path path, fs::path temporary, DirectoryLock lock)
     : path_(std::move(path)), temporary_(std::move(temporary)), lock_(std::move(lock)) {}
 
 NewDirectory::NewDirectory(NewDirectory&& other) noexcept

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 
+#include "core/base/directory_lock.h"
 #include "core/base/error.h"
 
 namespace starling {
@@ -30,13 +30,11 @@ class NewDirectory {
   [[nodiscard]] Result<void> commit();
 
  private:
-  struct Lock;
-  NewDirectory(std::filesystem::path path, std::filesystem::path temporary,
-               std::unique_ptr<Lock> lock);
+  NewDirectory(std::filesystem::path path, std::filesystem::path temporary, DirectoryLock lock);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once committed or moved from
-  std::unique_ptr<Lock> lock_;       // of the temporary; goes with the process
+  DirectoryLock lock_;               // of the temporary
 };
 
 }  // namespace starling

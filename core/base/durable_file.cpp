@@ -176,6 +176,8 @@ Result<void> make_directory(const fs::path& path, bool secret) {
   return {};
 }
 
+bool is_temporary(std::string_view name) { return name.starts_with('.') && name.ends_with(".tmp"); }
+
 void sweep_temporaries(const fs::path& directory) {
   SystemDisk disk;
   sweep_temporaries(disk, directory);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/base/bytes.h"
 #include "core/base/error.h"
@@ -55,7 +56,9 @@ struct DurableFileOptions {
 // file has its name.
 [[nodiscard]] Result<void> make_directory(const std::filesystem::path& path, bool secret = false);
 
-// Removes what a crash left behind: files named `.*.tmp` directly in `directory`.
+// Whether a file of this name is one that a crash left behind: `.*.tmp`.
+bool is_temporary(std::string_view name);
+// Removes these directly in `directory`.
 void sweep_temporaries(const std::filesystem::path& directory);
 
 }  // namespace starling

@@ -23,8 +23,6 @@ std::uint64_t stride_of(const NetOptions& options) {
   return std::max<std::uint64_t>(1, std::min(options.run.steps / 50, options.evaluate_every()));
 }
 
-using Now = SimulationCheckpoints::Now;
-
 bool discards(NetworkSimulation& simulation) {
   Archive archive([](ByteView) {});
   return simulation.archive(archive);
@@ -93,10 +91,11 @@ class SimulatedRun {
   Result<void> advance(std::uint64_t next, double until) {
     const Totals& totals = simulation_->totals();
     const std::uint64_t stride = stride_of(options_);
-    const TimePoint before = clock_.now();
+    const TimePoint before = last_look_ = clock_.now();
     const std::uint64_t target = totals.step + (can_save_ ? 1 : stride);
     STARLING_TRY(simulation_->advance(std::min(next, target), until));
-    stepping_seconds_ += to_seconds(clock_.now() - before);
+    last_look_ = clock_.now();
+    stepping_seconds_ += to_seconds(last_look_ - before);
     if (totals.step < next_progress_ && totals.step < next) return {};
     next_progress_ = totals.step + stride;
     if (hooks_.on_progress) hooks_.on_progress(totals);
@@ -134,18 +133,19 @@ class SimulatedRun {
   Result<void> save_if_wanted() {
     if (!hooks_.checkpoints) return {};
     const SimulationCheckpoints& checkpoints = *hooks_.checkpoints;
-    const Now now = checkpoints.now(simulation_->totals());
-    if (now == Now::kNothing) return {};
+    const SaveNow now = checkpoints.now(last_look_);
+    if (now == SaveNow::kNothing) return {};
     if (can_save_) {
       const TimePoint before = clock_.now();
       auto saved = save_archive(checkpoints.file, checkpoints.identity,
                                 [&](Archive& state) { archive(state); });
       // What failed ahead of its time fails by itself when it is due.
       const bool is_passing = !saved && saved.error().code() == "state-incomplete";
-      if (!saved && !(is_passing && now == Now::kSave)) return saved;
-      if (checkpoints.saved) checkpoints.saved(clock_.now() - before);
+      if (!saved && !(is_passing && now == SaveNow::kSave)) return saved;
+      last_look_ = clock_.now();
+      if (checkpoints.saved) checkpoints.saved(last_look_ - before);
     }
-    if (now == Now::kSave) return {};
+    if (now == SaveNow::kSave) return {};
     return stopped(simulation_->totals().step, can_save_);
   }
 
@@ -160,6 +160,7 @@ class SimulatedRun {
   double wall_before_ = 0;  // of the processes before
   double stepping_seconds_ = 0;
   std::uint64_t next_progress_ = 0;
+  TimePoint last_look_ = started_;  // at the clock
 };
 
 }  // namespace

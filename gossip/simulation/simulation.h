@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/save_policy.h"
 #include "gossip/simulation/experiment.h"
 #include "gossip/simulation/measurement.h"
 
@@ -16,12 +17,10 @@ namespace starling::gossip {
 // A file with the state of an unfinished simulation: one that finds it goes on from there, with the
 // same bits as if it had never stopped.
 struct SimulationCheckpoints {
-  enum class Now { kNothing, kSave, kSaveAndStop };
-
   std::filesystem::path file;
   Sha256Digest identity;  // run_identity.h; the state of another is refused
-  // Asked between steps.
-  std::function<Now(const Totals&)> now;
+  // Asked between steps with the clock's time, so that asking reads no clock.
+  std::function<SaveNow(TimePoint now)> now;
   std::function<void(Duration took)> saved = {};  // after each
 };
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/tool/run_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -88,10 +86,6 @@ Result<void> write_unless_empty(const std::filesystem::path& path, const std::st
   return write_durably(path, as_bytes(text));
 }
 
-bool is_temporary(const std::string& name) {
-  return name.starts_with('.') && name.ends_with(".tmp");
-}
-
 // Holds nothing, or what a crash left before anything was written.
 Result<void> check_new(const std::filesystem::path& directory) {
   std::error_code ignored;
@@ -110,10 +104,9 @@ Result<void> check_new(const std::filesystem::path& directory) {
 }
 
 // Another command that writes the same run would destroy it.
-Result<FileDescriptor> lock(const std::filesystem::path& directory) {
-  FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0) return file_error("open", directory);
-  if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) return opened;
+Result<DirectoryLock> lock(const std::filesystem::path& directory) {
+  DirectoryLock lock(directory);
+  if (!lock.held_elsewhere()) return lock;
   return rejected("out-in-use", fmt::format("another command writes a run into {}: wait for its "
                                             "end, or name another directory with --out",
                                             directory.string()));
@@ -195,7 +188,7 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
                                              std::string_view program, const Experiment& experiment,
                                              const Settings& settings) {
   STARLING_TRY(make_directory(directory));
-  STARLING_ASSIGN(FileDescriptor in_use, lock(directory));
+  STARLING_ASSIGN(DirectoryLock in_use, lock(directory));
   const auto difference = difference_to_unfinished(directory, program, settings);
   if (difference && !difference->empty()) {
     return rejected("out-not-empty",

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/file_descriptor.h"
+#include "core/base/directory_lock.h"
 #include "core/base/settings.h"
 #include "gossip/simulation/simulation.h"
 #include "topologies/spectral_report.h"
@@ -54,7 +54,7 @@ class RunWriter {
   explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   std::filesystem::path directory_;
-  FileDescriptor in_use_;  // locked, of a run that may be gone on with
+  DirectoryLock in_use_;  // of a run that may be gone on with
   std::ofstream metrics_;
 };
 

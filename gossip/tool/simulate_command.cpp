@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/base/compute_pool.h"
+#include "core/base/save_policy.h"
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/config/needs.h"
@@ -56,28 +57,8 @@ Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlag
                                 log);
 }
 
-// When a run saves its state: when it is asked to stop, and every half minute, less often where
-// saving takes long.
-class SavePolicy {
- public:
-  SavePolicy(const Clock& clock, std::function<bool()> stop_asked)
-      : clock_(clock), stop_asked_(std::move(stop_asked)), due_(clock.now() + kEvery) {}
-
-  SimulationCheckpoints::Now now() {
-    using Now = SimulationCheckpoints::Now;
-    if (stop_asked_()) return Now::kSaveAndStop;
-    return clock_.now() < due_ ? Now::kNothing : Now::kSave;
-  }
-  void saved(Duration took) { due_ = clock_.now() + std::max<Duration>(kEvery, kRarely * took); }
-
- private:
-  static constexpr std::chrono::seconds kEvery{30};
-  static constexpr int kRarely = 20;  // as long as saving takes
-
-  const Clock& clock_;
-  const std::function<bool()> stop_asked_;
-  TimePoint due_;
-};
+// Whole peers are never saved.
+bool saves(const SimulateFlags& flags) { return !flags.out.empty() && !flags.real_protocol; }
 
 // Of the network as its options are now. `out` may be empty; the hooks' calls come before what is
 // written of a measurement.
@@ -90,14 +71,16 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
   const Settings settings = recorded_settings(flags);
   std::optional<RunWriter> writer;
   SimulationHooks all = hooks;
-  SavePolicy policy(clock, stop_asked);
+  SavePolicy policy(clock.now(), stop_asked);
   if (!out.empty()) {
     STARLING_ASSIGN(writer, RunWriter::begin_or_resume(out, kProgram, experiment, settings));
-    all.checkpoints =
-        SimulationCheckpoints{.file = RunWriter::checkpoint_in(out),
-                              .identity = identity_of(experiment, settings, STARLING_VERSION),
-                              .now = [&](const Totals&) { return policy.now(); },
-                              .saved = [&](Duration took) { policy.saved(took); }};
+    if (saves(flags)) {
+      all.checkpoints =
+          SimulationCheckpoints{.file = RunWriter::checkpoint_in(out),
+                                .identity = identity_of(experiment, settings, STARLING_VERSION),
+                                .now = [&](TimePoint now) { return policy.at(now); },
+                                .saved = [&](Duration took) { policy.saved(clock.now(), took); }};
+    }
   }
   Result<void> written;
   all.on_measurement = [&](const Measurement& measurement) {
@@ -158,7 +141,13 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
     progress.update(totals.step, fmt::format("{:.0f} node-steps/s", steps_made / seconds));
   };
   using Note = telemetry::InterruptNote;
-  Note note(flags.out.empty() ? Note::On::kEnd : Note::On::kAsk);
+  Note note(saves(flags) ? Note::On::kAsk : Note::On::kEnd);
+  if (flags.real_protocol) {
+    note.set(
+        fmt::format("{}stopped: a simulation of whole peers saves nothing, and the same command "
+                    "begins it again\n",
+                    terminal.interactive ? "\r\x1b[K" : ""));
+  }
   auto result = run_network(
       flags, flags.out, hooks, [&] { return note.asked(); }, log, context.clock);
   if (!result && result.error().code() == "stopped" && note.asked()) {
@@ -212,29 +201,30 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   STARLING_ASSIGN(const study::Plan plan, study::make_plan(flags.study, flags.binder));
   const Settings base = flags.binder.settings();
   std::set<std::string> warned;
-  const study::Program program{
-      .name = kProgram,
-      .configure = [&](const Settings& settings) -> Result<void> {
-        STARLING_TRY(flags.binder.set(base));
-        return flags.binder.set(settings);
-      },
-      .check = [&]() -> Result<void> {
-        STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-        for (std::string& sentence : warnings_of(flags)) {
-          if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
-        }
-        return check(flags.options);
-      },
-      .settings = [&] { return recorded_settings(flags); },
-      .run =
-          [&](const std::filesystem::path& out, study::RunDisplay& display) {
-            return run_of_study(flags, out, display, context.clock);
-          },
-      .goes_on =
-          [&](const std::filesystem::path& out) {
-            return RunWriter::holds_unfinished(out, kProgram, recorded_settings(flags));
-          },
-      .files = RunWriter::files()};
+  study::Program program{.name = kProgram,
+                         .configure = [&](const Settings& settings) -> Result<void> {
+                           STARLING_TRY(flags.binder.set(base));
+                           return flags.binder.set(settings);
+                         },
+                         .check = [&]() -> Result<void> {
+                           STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+                           for (std::string& sentence : warnings_of(flags)) {
+                             if (warned.insert(sentence).second)
+                               context.err << "warning: " << sentence << std::endl;
+                           }
+                           return check(flags.options);
+                         },
+                         .settings = [&] { return recorded_settings(flags); },
+                         .run =
+                             [&](const std::filesystem::path& out, study::RunDisplay& display) {
+                               return run_of_study(flags, out, display, context.clock);
+                             },
+                         .files = RunWriter::files()};
+  if (saves(flags)) {
+    program.goes_on = [&](const std::filesystem::path& out) {
+      return RunWriter::holds_unfinished(out, kProgram, recorded_settings(flags));
+    };
+  }
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
                           {.clock = context.clock,
                            .out = context.out,

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using testing::small_network;
-using Now = SimulationCheckpoints::Now;
+using Now = SaveNow;
 
 struct Course {
   const char* name;
@@ -122,9 +122,7 @@ Result<SimulationResult> part(const Experiment& experiment, const std::filesyste
   hooks.checkpoints = SimulationCheckpoints{
       .file = file,
       .identity = identity_of(experiment, experiment.options.settings(), "1.0"),
-      .now = [&](const Totals&) {
-        return ++asked > asked_max ? Now::kSaveAndStop : Now::kNothing;
-      }};
+      .now = [&](TimePoint) { return ++asked > asked_max ? Now::kSaveAndStop : Now::kNothing; }};
   return simulate(experiment, threads, clock, hooks);
 }
 
@@ -271,7 +269,7 @@ TEST(Resuming, AStopBeforeTheFirstStepAndOneOfWholePeersLoseNothing) {
   const SystemClock clock;
   SimulationHooks hooks;
   hooks.checkpoints = SimulationCheckpoints{
-      .file = file, .identity = {}, .now = [](const Totals&) { return Now::kSaveAndStop; }};
+      .file = file, .identity = {}, .now = [](TimePoint) { return Now::kSaveAndStop; }};
   const auto stopped = simulate(*experiment, 1, clock, hooks, Simulated::kPeers);
   ASSERT_FALSE(stopped);
   EXPECT_THAT(stopped.error().message(), HasSubstr("the same command begins again"));
