@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/base/durable_file.h"
+#include "core/data/data_identity.h"
 #include "core/linalg/kernels.h"
 
 namespace starling::gossip {
@@ -14,19 +15,6 @@ constexpr std::size_t kFileBytesMax = std::size_t{1} << 30;
 template <class T>
 std::uint64_t sum_of(std::span<const T> values) {
   return checksum(std::as_bytes(values));
-}
-
-void add_rows(Sha256& hash, const data::DatasetView& view) {
-  if (view.dataset == nullptr) return;
-  std::vector<std::uint32_t> rows(view.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = view.row(i);
-  hash.update(as_bytes(fmt::format("rows {:x}\n", sum_of<std::uint32_t>(rows))));
-}
-
-void add_dataset(Sha256& hash, const data::DatasetView& view) {
-  if (view.dataset == nullptr) return;
-  hash.update(as_bytes(fmt::format("data {:x} {:x}\n", sum_of(view.dataset->features()),
-                                   sum_of(view.dataset->labels()))));
 }
 
 // The first step's matrix: all of a graph that comes from a file.
@@ -51,11 +39,11 @@ Sha256Digest identity_of(const Experiment& experiment, const Settings& settings,
   for (const auto& [key, value] : settings)
     hash.update(as_bytes(fmt::format("{}={}\n", key, value)));
   hash.update(as_bytes(fmt::format("model {:x}\n", sum_of<float>(experiment.initial.values()))));
-  if (!experiment.parts.empty()) add_dataset(hash, experiment.parts.front());
-  for (const data::DatasetView& part : experiment.parts) add_rows(hash, part);
+  if (!experiment.parts.empty()) data::add_dataset(hash, experiment.parts.front());
+  for (const data::DatasetView& part : experiment.parts) data::add_rows(hash, part);
   if (experiment.evaluation) {
-    add_dataset(hash, *experiment.evaluation);
-    add_rows(hash, *experiment.evaluation);
+    data::add_dataset(hash, *experiment.evaluation);
+    data::add_rows(hash, *experiment.evaluation);
   }
   if (experiment.topology) add_topology(hash, *experiment.topology);
   for (const std::string& file : {experiment.options.network.links, experiment.options.nodes.speeds,
