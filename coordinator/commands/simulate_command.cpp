@@ -13,10 +13,12 @@
 #include "coordinator/commands/commands.h"
 #include "coordinator/machine/job_warnings.h"
 #include "coordinator/simulation/simulate.h"
+#include "coordinator/simulation/simulation_output.h"
 #include "core/base/decimal.h"
 #include "core/base/escape_controls.h"
 #include "core/config/binder.h"
 #include "core/study/study.h"
+#include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
 #include "core/telemetry/terminal_chart.h"
 
@@ -113,7 +115,21 @@ std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   return warnings;
 }
 
+// What is not saved is stopped at once.
+bool saves(const SimulateFlags& flags) {
+  NullLog no_log;
+  return !flags.out.empty() && !cannot_go_on(flags.job, options_of(flags, no_log));
+}
+
 // --- one run -------------------------------------------------------------------------------------
+
+// A round is not saved in its middle.
+std::string stopping_note(const telemetry::Terminal& terminal) {
+  return fmt::format(
+      "{}stopping at the end of the round, to go on from there; Ctrl-C again stops "
+      "at once\n",
+      terminal.interactive ? "\r\x1b[K" : "");
+}
 
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
                                                 CommandContext& context) {
@@ -132,7 +148,18 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   };
   SimulateOptions options = options_of(flags, log);
   if (!flags.out.empty()) options.out = flags.out;
-  return simulate(flags.job, options, context.clock, std::move(hooks));
+  using Note = telemetry::InterruptNote;
+  Note note(saves(flags) ? Note::On::kAsk : Note::On::kEnd);
+  note.set_asking(stopping_note(terminal));
+  SavePolicy policy(context.clock.now(), [&] { return note.asked(); });
+  if (saves(flags)) options.saves = &policy;
+  auto result = simulate(flags.job, options, context.clock, std::move(hooks));
+  if (!result && result.error().code() == "stopped" && note.asked()) {
+    note.set(
+        fmt::format("{}{}\n", terminal.interactive ? "\r\x1b[K" : "", result.error().message()));
+    note.end();
+  }
+  return result;
 }
 
 int run_once(const SimulateFlags& flags, CommandContext& context) {
@@ -165,6 +192,8 @@ Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesyst
                                  study::RunDisplay& display, const Clock& clock) {
   SimulateOptions options = options_of(flags, display.log());
   options.out = out;
+  SavePolicy policy(clock.now(), [&] { return display.stop_asked(); });
+  options.saves = &policy;
   FederationSimulator::Hooks hooks;
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome&) {
     display.update(static_cast<double>(summary.round) / static_cast<double>(flags.job.job.rounds));
@@ -200,7 +229,12 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
           },
-      .files = simulation_files()};
+      .goes_on =
+          [&](const std::filesystem::path& out) {
+            return SimulationOutput::holds_unfinished(out, asked_settings(flags));
+          },
+      .stopping = stopping_note(telemetry::detect_terminal(STDERR_FILENO, std::getenv)),
+      .files = SimulationOutput::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
                           {.clock = context.clock,
                            .out = context.out,

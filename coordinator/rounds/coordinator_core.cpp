@@ -8,7 +8,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
       handlers_(std::move(handlers)),
       run_log_(world_.store, world_.clock, world_.log, handlers_.on_line),
       uploads_(world_.disk, options.spool),
-      executor_(world_.rounds, world_.evaluators, world_.external),
+      executor_(world_.rounds, world_.evaluators, world_.external, world_.results),
       committer_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, executor_,
                   run_log_, world_.log, world_.external},
                  options.shell.disk_retry, committer_handlers()),

@@ -27,6 +27,7 @@ class CoordinatorCore {
     ComputePool& evaluators;
     Log& log;
     ModelEvaluator* external = nullptr;  // evaluates and makes external models; null: nothing does
+    RoundResults* results = nullptr;     // null: all is computed
   };
   struct Options {
     CoordinatorShell::Options shell;

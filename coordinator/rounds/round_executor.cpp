@@ -56,21 +56,27 @@ void RoundExecutor::drop(RunId run, std::function<void()> dropped) {
 
 void RoundExecutor::add(RunId run, update::ContributionHead head, update::Payload payload,
                         Completion<double> done) {
-  auto work = [head = std::move(head), payload = std::move(payload)](
-                  std::optional<Aggregate>& aggregate) -> Result<double> {
-    if (!*aggregate) return aggregate->error();
-    return (**aggregate)->add(head, payload);
+  auto work = [head = std::move(head), payload = std::move(payload),
+               results = results_](std::optional<Aggregate>& aggregate) -> Result<double> {
+    const auto compute = [&]() -> Result<double> {
+      if (!*aggregate) return aggregate->error();
+      return (**aggregate)->add(head, payload);
+    };
+    return results != nullptr ? results->add(compute) : compute();
   };
   this->run<double>(run, std::move(work), std::move(done));
 }
 
 void RoundExecutor::finish(RunId run, Completion<RoundOutcome> done) {
-  auto work = [&evaluators = evaluators_, external = external_,
+  auto work = [&evaluators = evaluators_, external = external_, results = results_,
                stop = lines_[run].evaluation.get_token()](
                   std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
     const Aggregate finished = std::move(*std::exchange(aggregate, std::nullopt));
-    if (!finished) return finished.error();
-    return std::move(**finished).finish(&evaluators, external, stop);
+    const auto compute = [&]() -> Result<RoundOutcome> {
+      if (!finished) return finished.error();
+      return std::move(**finished).finish(&evaluators, external, stop);
+    };
+    return results != nullptr ? results->finish(compute) : compute();
   };
   this->run<RoundOutcome>(run, std::move(work), std::move(done));
 }
@@ -85,8 +91,9 @@ void RoundExecutor::write(store::Checkpoints checkpoints, RunPosition position,
                           Completion<store::ModelRecord> done) {
   const RunId run = position.version.run;
   auto work = [checkpoints = std::move(checkpoints), position = std::move(position),
-               settings = std::move(settings)](std::optional<Aggregate>&) {
-    return write_position(checkpoints, position, *settings);
+               settings = std::move(settings), results = results_](std::optional<Aggregate>&) {
+    const auto compute = [&] { return write_position(checkpoints, position, *settings); };
+    return results != nullptr ? results->write(compute) : compute();
   };
   this->run<store::ModelRecord>(run, std::move(work), std::move(done));
 }

@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "coordinator/rounds/round_aggregate.h"
+#include "coordinator/rounds/round_results.h"
 #include "coordinator/rounds/run_loader.h"
 #include "core/base/computation.h"
 #include "core/store/checkpoints.h"
@@ -19,11 +20,14 @@ namespace starling::coordinator {
 
 class RoundExecutor {
  public:
-  // `evaluators` evaluate built-in models, `external` others; null: nothing does. All must outlive
-  // the executor.
+  // `evaluators` evaluate built-in models, `external` others; null: nothing does. `results` is
+  // asked first; null: everything is computed. All must outlive the executor.
   RoundExecutor(Computation& computation, ComputePool& evaluators,
-                ModelEvaluator* external = nullptr)
-      : computation_(computation), evaluators_(evaluators), external_(external) {}
+                ModelEvaluator* external = nullptr, RoundResults* results = nullptr)
+      : computation_(computation),
+        evaluators_(evaluators),
+        external_(external),
+        results_(results) {}
 
   // In place of what the run summed before.
   void begin(std::shared_ptr<const RunContext> context, BeginRound phase);
@@ -58,6 +62,7 @@ class RoundExecutor {
   Computation& computation_;
   ComputePool& evaluators_;
   ModelEvaluator* external_;
+  RoundResults* results_;
   std::map<RunId, Line> lines_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };

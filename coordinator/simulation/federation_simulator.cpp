@@ -86,6 +86,9 @@ FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock
       fault_rng_({.seed = options_.faults.seed, .purpose = Purpose::kNetwork}),
       sessions_(std::make_unique<Sessions>(*this)),
       evaluator_(options_.trainers ? std::make_unique<Evaluator>(*this) : nullptr) {
+  if (options_.journal != nullptr) {
+    options_.journal->for_each_held_state = [this](const auto& visit) { visit_held_states(visit); };
+  }
   disk_.set_fault_injector([this](const auto& path) { return draw_fault("coordinator", path); });
 }
 
@@ -118,10 +121,42 @@ Result<RunId> FederationSimulator::run(const RunContext& context, Replay replay)
                                               "left: raise nodes.leave-after or lower rounds",
                                               seconds_now()));
     }
+    ++turns_;
+    STARLING_TRY(end_turn());
     if (std::exchange(may_have_ended_, false)) STARLING_TRY(look_for_end());
   }
   if (failure_) return *failure_;
   return run_;
+}
+
+// --- how it goes on where another process stopped (simulation_journal.h) ------------------------
+
+Result<void> FederationSimulator::end_turn() {
+  const bool committed = std::exchange(committed_, false);
+  if (options_.journal != nullptr) return tend_journal(*options_.journal, committed);
+  return committed ? hooks_.on_commit(run_) : Result<void>();
+}
+
+Result<void> FederationSimulator::tend_journal(SimulationJournal& journal, bool committed) {
+  const SimulationJournal::Mark here{
+      .turns = turns_,
+      .messages = messages_,
+      .upload_bytes = upload_bytes_,
+      .virtual_nanoseconds = scheduler_.now().time_since_epoch().count()};
+  if (journal.repeats()) {
+    const bool is_there = turns_ >= journal.mark().turns;
+    if (journal.differs() || (is_there && !journal.end_repetition(here))) {
+      return rejected("repetition-differs", "what was computed before is not of this run");
+    }
+    return is_there ? hooks_.on_repeated() : Result<void>();
+  }
+  if (!committed || !journal.is_quiet()) return {};
+  if (journal.models() > models_max_) {
+    journal.forget_models_but(rounds_at_work());
+    models_max_ = 2 * journal.models();
+  }
+  journal.set_mark(here);
+  return hooks_.on_commit(run_);
 }
 
 // --- how processes die --------------------------------------------------------------------------
@@ -179,7 +214,8 @@ void FederationSimulator::make_core() {
                                       std::filesystem::path(kModels) / std::to_string(run.value()));
           },
           [this](const Job&, const ExternalOrigin&) { return Result<RunContext>(*context_); },
-          *options_.strategies, immediate_, immediate_, pool_, log_, evaluator_.get()},
+          *options_.strategies, immediate_, immediate_, pool_, log_, evaluator_.get(),
+          options_.journal},
       options, core_handlers());
 }
 
@@ -199,7 +235,8 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
   return {.on_line =
               [this](const std::string& line) {
                 may_have_ended_ = true;
-                if (hooks_.on_line) hooks_.on_line(line);
+                const bool is_told = options_.journal != nullptr && options_.journal->repeats();
+                if (hooks_.on_line && !is_told) hooks_.on_line(line);
                 if (lines_left_ > 0 && --lines_left_ == 0) std::exchange(after_lines_, {})();
               },
           .on_run_loaded =
@@ -215,6 +252,7 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
                   ended_at_[{summary.round, summary.attempt}] = seconds_now();
                 }
                 if (outcome == nullptr) return;
+                committed_ = true;
                 if (options_.world)
                   lines.back() += fmt::format("  {:.2f} s virtual", seconds_now());
                 if (!hooks_.on_round) return;

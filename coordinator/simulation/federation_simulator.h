@@ -16,6 +16,7 @@
 #include "coordinator/job/simulated_world.h"
 #include "coordinator/rounds/coordinator_core.h"
 #include "coordinator/simulation/simulated_fallback.h"
+#include "coordinator/simulation/simulation_journal.h"
 #include "core/client/client_shell.h"
 #include "core/client/local_trainer.h"
 #include "core/sim/simulated_disk.h"
@@ -79,6 +80,9 @@ class FederationSimulator {
       std::vector<std::string> abilities;
     };
     std::optional<Trainers> trainers;
+    // Of a simulation that may be stopped and gone on with, by its clock; null: it may not. Without
+    // a fallback. Must outlive the simulator.
+    SimulationJournal* journal = nullptr;
     TimePoint give_up_at = TimePoint(std::chrono::hours(24 * 3650));  // virtual
   };
   struct Hooks {
@@ -86,6 +90,11 @@ class FederationSimulator {
     std::function<void(const RoundSummary&, const RoundOutcome&)> on_round;
     // Each message that a process sends, before anything can happen to it.
     std::function<void(const protocol::Envelope&)> on_message;
+    // The journal has been repeated to its end: what happens from now on is new. An error ends the
+    // simulation, as it does in the next one.
+    std::function<Result<void>()> on_repeated = [] { return Result<void>(); };
+    // After a turn in which a phase was committed: a journal may be saved.
+    std::function<Result<void>(RunId)> on_commit = [](RunId) { return Result<void>(); };
   };
 
   // `store` survives simulated crashes; `clock` dates its records. Both must outlive the simulator.
@@ -147,6 +156,10 @@ class FederationSimulator {
   CoordinatorCore::Handlers core_handlers();
   void submit_when_connected();
   Result<void> look_for_end();
+  Result<void> end_turn();
+  Result<void> tend_journal(SimulationJournal& journal, bool committed);
+  std::set<Round> rounds_at_work() const;
+  void visit_held_states(const SimulationJournal::VisitState& visit);
   std::optional<Error> too_few_clients() const;
   void coordinator_broke(const Error& error);
 
@@ -209,6 +222,9 @@ class FederationSimulator {
   bool finished_ = false;
   std::optional<Error> failure_;
   std::map<std::pair<Round, Attempt>, double> ended_at_;
+  std::uint64_t turns_ = 0;
+  bool committed_ = false;      // in the turn at work
+  std::size_t models_max_ = 4;  // in the journal, before it forgets some
   std::uint64_t crashes_ = 0;
   std::uint64_t disconnects_ = 0;
   std::uint64_t messages_ = 0;

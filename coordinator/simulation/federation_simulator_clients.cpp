@@ -79,9 +79,10 @@ class FederationSimulator::ClientProcess final : private client::Link {
 
   // On any thread, and perhaps when this process is gone.
   client::MakeUpdate make_update() {
-    return [name = node().name, data = node().data, &caches = world_.caches_,
-            &options = world_.options_](const client::Train& task, client::Trainer* instead,
-                                        const std::atomic<bool>& stop, unsigned worker) {
+    const SimulationJournal::TrainingKey key{.client = index_, .incarnation = node().incarnation};
+    auto compute = [name = node().name, data = node().data, &caches = world_.caches_,
+                    &options = world_.options_](const client::Train& task, client::Trainer* instead,
+                                                const std::atomic<bool>& stop, unsigned worker) {
       std::unique_ptr<client::Trainer> own;
       if (instead == nullptr && options.trainers) own = options.trainers->make(name, worker);
       client::BuiltinTrainer builtin(name, data, caches[worker]);
@@ -91,6 +92,14 @@ class FederationSimulator::ClientProcess final : private client::Link {
           task, *trainer, {.verify_inputs = false, .strategies = options.strategies}, stop);
       if (update && forge) forge(name, *update);
       return update;
+    };
+    SimulationJournal* const journal = world_.options_.journal;
+    if (journal == nullptr) return compute;
+    return [key, compute, journal](const client::Train& task, client::Trainer* instead,
+                                   const std::atomic<bool>& stop, unsigned worker) {
+      auto its_key = key;
+      its_key.task = task.plan.task.value();
+      return journal->train(its_key, task, [&] { return compute(task, instead, stop, worker); });
     };
   }
   Duration training_time() {
@@ -122,6 +131,22 @@ void FederationSimulator::add_client(const std::string& name, client::ClientData
   Node& node = *nodes_.back();
   node.disk.set_fault_injector(
       [this, &node](const auto& path) { return draw_fault(node.name, path); });
+}
+
+// Of the models that clients fetch or train.
+std::set<Round> FederationSimulator::rounds_at_work() const {
+  std::set<Round> rounds;
+  for (const auto& node : nodes_) {
+    const protocol::RoundPlan* plan =
+        node->process ? node->process->shell().machine().plan() : nullptr;
+    if (plan != nullptr) rounds.insert(plan->base.round);
+  }
+  return rounds;
+}
+
+void FederationSimulator::visit_held_states(const SimulationJournal::VisitState& visit) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    ClientProcess::files(*this, i).visit_states(visit);
 }
 
 void FederationSimulator::start_client(std::size_t index) {

@@ -11,6 +11,7 @@
 
 #include "coordinator/simulation/federation_simulator.h"
 #include "core/base/log.h"
+#include "core/base/save_policy.h"
 #include "core/base/settings.h"
 #include "core/client/trainer_host.h"
 
@@ -21,9 +22,10 @@ struct SimulateOptions {
   unsigned threads = 1;
   // Of a job with model.kind = "external": one process a thread; its output goes to `log`.
   std::optional<client::TrainerOptions> trainer;
-  Log* log = nullptr;                        // must outlive the simulation; needed with a trainer
-  std::optional<WorldOptions> world;         // none: messages and training take no time
-  std::optional<std::filesystem::path> out;  // run.json, models/, report.html
+  Log* log = nullptr;           // must outlive the simulation; needed with a trainer
+  SavePolicy* saves = nullptr;  // of a run with `out`; null: never. Must outlive the simulation
+  std::optional<WorldOptions> world;            // none: messages and training take no time
+  std::optional<std::filesystem::path> out;     // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
   // What the user decided, recorded in run.json as `simulation` where it is not empty.
   Settings asked = {};
@@ -43,10 +45,13 @@ struct SimulationResult {
 // What simulate() refuses that can be seen without data, models and trainers.
 [[nodiscard]] Result<void> check_simulation(const Job& job, const SimulateOptions& options);
 
-// The names of all that a simulation writes.
-std::vector<std::string> simulation_files();
+// Why a run of this job that was stopped begins again; nothing: it goes on, unless its trainer
+// keeps private tensors.
+std::optional<std::string> cannot_go_on(const Job& job, const SimulateOptions& options);
 
-// Fails where the simulation cannot be held; a run that fails is a result.
+// Fails where the simulation cannot be held; a run that fails is a result. What was stopped in
+// `out` goes on, with the same bits as if it had never stopped; where that cannot be, `log` is told
+// why, and it begins again. "stopped" where `saves` asked for it, after the round at work.
 [[nodiscard]] Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
                                                 const Clock& clock,
                                                 FederationSimulator::Hooks hooks);

@@ -42,6 +42,7 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
     return cannot_do_strategy(found, job.training.strategy.name, strategies);
   }
   made->abilities_ = client::abilities_of(strategies, found);
+  made->keeps_private_tensors_ = !found.private_tensors.empty();
   return made;
 }
 

@@ -24,6 +24,8 @@ class SimulatedTrainers {
   SimulatedTrainers(const SimulatedTrainers&) = delete;
   SimulatedTrainers& operator=(const SimulatedTrainers&) = delete;
 
+  // In files of its own, or in memory.
+  bool keeps_private_tensors() const { return keeps_private_tensors_; }
   // Both must not outlive this object.
   FederationSimulator::Options::Trainers trainers();
   // Nothing where the job has model.initial; without one, what the trainer makes of the job's seed.
@@ -36,6 +38,7 @@ class SimulatedTrainers {
   std::string settings_;
   client::TrainerWorkers workers_;
   std::vector<std::string> abilities_;
+  bool keeps_private_tensors_ = false;
 };
 
 }  // namespace starling::coordinator

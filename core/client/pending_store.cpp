@@ -364,4 +364,19 @@ Result<Leftovers> PendingStore::load(Log& log) const {
   return left;
 }
 
+void PendingStore::visit_states(const std::function<void(const StateSnapshot&)>& visit) const {
+  for (const std::string_view extension : {kStateExtension, kBeforeExtension}) {
+    const auto files = files_in(*disk_, directory_, extension);
+    for (std::size_t i = 0; files && i < files->size(); ++i) {
+      const auto state = read_state((*files)[i]);
+      if (state) visit(state->state);
+    }
+  }
+  const auto files = files_in(*disk_, directory_, kExtension);
+  for (std::size_t i = 0; files && i < files->size(); ++i) {
+    const auto update = read((*files)[i]);
+    if (update && update->state != nullptr) visit(update->state);
+  }
+}
+
 }  // namespace starling::client

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "core/base/disk.h"
@@ -62,6 +63,9 @@ class PendingStore {
   // The run's only state from now on.
   [[nodiscard]] Result<void> restore_state(const CommittedState& state) const;
   [[nodiscard]] Result<void> forget_state(RunId run) const;
+
+  // Calls `visit` with each state in a file that can be read. Changes nothing.
+  void visit_states(const std::function<void(const StateSnapshot&)>& visit) const;
 
   std::filesystem::path file_of(TaskId task) const;
   std::filesystem::path file_of(RunId run) const;

@@ -31,6 +31,13 @@ Result<Run> read_simulation(const std::filesystem::path& directory, std::string_
 
 // The lines that were written whole; its end is that of the last measurement.
 Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_view record) {
+  if (is_federated_run(record)) {
+    STARLING_ASSIGN(Run run, parse_federated_run(record));
+    run.unfinished = true;
+    run.directory = directory;
+    run.state.clear();  // "running", whether or not it is
+    return run;
+  }
   std::string metrics;
   if (auto text = read_text_file(directory / "metrics.jsonl", kMetricsBytesMax)) {
     metrics = text->substr(0, text->rfind('\n') + 1);
@@ -65,7 +72,7 @@ Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
 
 Result<Run> read_run(const std::filesystem::path& directory) {
   const bool simulation = holds(directory / "summary.json");
-  if (!simulation && holds(directory / kUnfinishedFile)) {
+  if (!simulation && !holds(directory / "run.json") && holds(directory / kUnfinishedFile)) {
     STARLING_ASSIGN(const std::string record,
                     read_text_file(directory / kUnfinishedFile, kSummaryBytesMax));
     auto run = read_unfinished(directory, record);

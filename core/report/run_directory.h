@@ -10,8 +10,8 @@
 
 namespace starling::report {
 
-// Stands in the directory of a run of `starling-gossip simulate` from its beginning to its end: a
-// summary.json without what its end says.
+// Stands in the directory of a simulated run from its beginning to its end: a summary.json or
+// run.json as far as it goes.
 inline constexpr const char* kUnfinishedFile = "unfinished.json";
 
 // Of an unfinished run, what is there so far. "no-run" where the directory holds neither; "bad-run"

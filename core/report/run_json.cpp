@@ -215,6 +215,11 @@ Result<Run> parse_simulation(std::string_view summary, std::string_view metrics)
   return run;
 }
 
+bool is_federated_run(std::string_view text) {
+  const auto object = parse_object(text, kRun);
+  return object && object->contains("rounds");
+}
+
 Result<Run> parse_federated_run(std::string_view text) {
   STARLING_ASSIGN(const json::object object, parse_object(text, kRun));
   Run run;

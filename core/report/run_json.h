@@ -21,5 +21,7 @@ namespace starling::report {
 // are wall time and are summed; `virtual_seconds` of a round, where it stands there, is the virtual
 // time at its end, before that evaluation.
 [[nodiscard]] Result<Run> parse_federated_run(std::string_view text);
+// Whether it is one, of the two.
+bool is_federated_run(std::string_view text);
 
 }  // namespace starling::report

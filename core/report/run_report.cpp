@@ -205,11 +205,12 @@ std::string footer(const Run& run) {
 }
 
 std::string unfinished_note(const Run& run) {
-  const auto asked = run.setting("run.steps");
+  const bool federated = run.kind == RunKind::kFederated;
+  const auto asked = run.setting(federated ? "rounds" : "run.steps");
   return fmt::format(
-      "Unfinished: this is what was measured until step {}{}. The command that began "
+      "Unfinished: this is what was measured until {} {}{}. The command that began "
       "it goes on from its last checkpoint.",
-      said(run.steps), asked ? " of " + *asked : "");
+      federated ? "round" : "step", said(run.steps), asked ? " of " + *asked : "");
 }
 
 std::string title_of(const Run& run, const std::string& name) {

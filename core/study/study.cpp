@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/study/study.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -14,9 +12,9 @@
 #include <set>
 
 #include "core/base/counted.h"
+#include "core/base/directory_lock.h"
 #include "core/base/durable_file.h"
 #include "core/base/escape_controls.h"
-#include "core/base/file_descriptor.h"
 #include "core/report/comparison_text.h"
 #include "core/report/study_directory.h"
 #include "core/telemetry/interrupt_note.h"
@@ -123,10 +121,9 @@ Result<void> check_directory(const std::filesystem::path& out) {
 }
 
 // Another command would take the current run for an interrupted one and remove it.
-Result<FileDescriptor> lock(const std::filesystem::path& out) {
-  FileDescriptor directory(::open(out.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0) return file_error("open", out);
-  if (::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+Result<DirectoryLock> lock(const std::filesystem::path& out) {
+  DirectoryLock lock(out);
+  if (!lock.held_elsewhere()) return lock;
   return rejected("study-in-use",
                   fmt::format("another command runs a study in {}: wait for its end, or name "
                               "another directory with --out",
@@ -136,10 +133,6 @@ Result<FileDescriptor> lock(const std::filesystem::path& out) {
 std::string value_of(const Settings& settings, const std::string& key) {
   const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
   return found == settings.end() || found->second.empty() ? "not set" : found->second;
-}
-
-bool is_temporary(const std::string& name) {
-  return name.starts_with('.') && name.ends_with(".tmp");
 }
 
 // kFinished, or kOpen if the directory may be removed and the run started. A record that is there
@@ -252,6 +245,7 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
   const std::size_t todo = count(entries, State::kOpen);
   using Note = telemetry::InterruptNote;
   Note note(program.goes_on ? Note::On::kAsk : Note::On::kEnd);
+  if (!program.stopping.empty()) note.set_asking(program.stopping);
   telemetry::Progress progress(around.err, around.clock, around.err_terminal, todo * kShares,
                                {.unit = "runs", .per_unit = kShares});
   telemetry::ProgressLog log(progress);
@@ -337,7 +331,7 @@ Result<config::ExitCode> run_study(const Plan& plan, const Program& program, con
   STARLING_ASSIGN(const auto refused, refusals(plan, program));
   STARLING_TRY(check_values(plan, refused));
   STARLING_TRY(make_directory(options.out));
-  STARLING_ASSIGN(const FileDescriptor locked, lock(options.out));
+  STARLING_ASSIGN(const DirectoryLock locked, lock(options.out));
   STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
   STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
   print_plan(plan, entries, options, around.err);

@@ -66,6 +66,8 @@ struct Program {
   std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
   // Of a program that saves its runs: whether this one goes on from what is in the directory.
   std::function<bool(const std::filesystem::path&)> goes_on = {};
+  // Of such a program: what is said when it is asked to stop, where a run takes long to be saved.
+  std::string stopping = {};
   // What a run writes into its directory. A directory with other files is not cleared for a new
   // run.
   std::vector<std::string> files;

@@ -15,6 +15,7 @@ constexpr std::array kSignals = {SIGINT, SIGTERM};
 
 // A handler has no other way to what it prints, and may run on any thread.
 std::atomic<const std::string*> note_shown = nullptr;
+std::atomic<const std::string*> asking_note = nullptr;
 static_assert(std::atomic<const std::string*>::is_always_lock_free);
 std::array<struct sigaction, kSignals.size()> replaced;
 std::atomic<bool> asks = false;
@@ -22,16 +23,20 @@ std::atomic<int> asked_by = 0;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 // Only what POSIX allows in handlers.
+void print(const std::string* note) {
+  if (note == nullptr) return;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, note->data(), note->size());
+}
+
 void end_with_note(int number) {
-  if (const std::string* note = note_shown) {
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, note->data(), note->size());
-  }
+  print(note_shown);
   ::signal(number, SIG_DFL);
   ::raise(number);
 }
 
 void handle(int number) {
   if (asks.exchange(false)) {
+    print(asking_note);
     asked_by = number;
   } else {
     end_with_note(number);
@@ -57,6 +62,11 @@ InterruptNote::~InterruptNote() {
     ::sigaction(kSignals[i], &replaced[i], nullptr);
   }
   note_shown = nullptr;
+  asking_note = nullptr;
+}
+
+void InterruptNote::set_asking(std::string note) {
+  asking_note = &notes_.emplace_back(std::move(note));
 }
 
 void InterruptNote::set(std::string note) { note_shown = &notes_.emplace_back(std::move(note)); }

@@ -25,6 +25,8 @@ class InterruptNote {
 
   // Whole lines. At first there is none.
   void set(std::string note);
+  // What the signal that asks prints, where the program may take long to end; at first nothing.
+  void set_asking(std::string note);
 
   // From any thread.
   bool asked() const;

@@ -109,8 +109,9 @@ Result<void> read_runs(const std::string& directory, std::vector<report::Run>& r
   if (report::holds_run(directory)) {
     STARLING_ASSIGN(report::Run run, report::read_run(directory));
     if (run.unfinished) {
-      err << fmt::format("note: {} has not finished; the report ends at step {:.0f}\n",
-                         escape_controls(directory), run.steps.value_or(0));
+      err << fmt::format(
+          "note: {} has not finished; the report ends at {} {:.0f}\n", escape_controls(directory),
+          run.kind == report::RunKind::kFederated ? "round" : "step", run.steps.value_or(0));
     }
     runs.push_back(std::move(run));
     return {};

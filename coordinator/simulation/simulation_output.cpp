@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/simulation/simulation_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/durable_file.h"
+#include "core/report/run_directory.h"
+#include "core/store/checkpoints.h"
+#include "core/study/study.h"
+
+namespace starling::coordinator {
+namespace {
+
+Error not_empty(const std::filesystem::path& directory, std::string_view why) {
+  return rejected("out-not-empty",
+                  fmt::format("{} {}: name a new directory with --out{}", directory.string(), why,
+                              why == "is not empty" ? "" : ", or remove it"));
+}
+
+bool holds(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// Between the unfinished run in the directory and one with these settings: "" where they are the
+// same; none where no run is unfinished there.
+std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                    const Settings& asked) {
+  if (holds(directory / "run.json") || !holds(directory / report::kUnfinishedFile)) {
+    return std::nullopt;
+  }
+  const auto run = report::read_run(directory);
+  if (!run) return std::string("unfinished.json cannot be read");
+  if (run->kind != report::RunKind::kFederated) return std::string("it is of starling-gossip");
+  return study::difference(run->asked, asked).value_or("");
+}
+
+// Two studies in one directory would look like one.
+Result<void> check_new(const std::filesystem::path& directory) {
+  if (holds(directory / "run.json")) return not_empty(directory, "holds a simulation already");
+  std::error_code ignored;
+  bool only_models = true;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const auto name = entry.path().filename();
+    only_models =
+        only_models && (name == "models" || name == "report.html" || is_temporary(name.string()));
+  }
+  if (!only_models) return not_empty(directory, "is not empty");
+  // Models of what an earlier version left unfinished; none where it failed before its first.
+  const std::filesystem::path models = directory / "models";
+  if (!holds(models) || std::filesystem::is_empty(models, ignored)) return {};
+  return not_empty(directory, "holds an unfinished simulation");
+}
+
+}  // namespace
+
+// --- the disk ------------------------------------------------------------------------------------
+
+void OutputDisk::repeat_write(const store::ModelRecord& model) {
+  written_.insert(store::Checkpoints::file_name(model.round));
+  if (model.state) written_.insert(store::Checkpoints::state_file_name(model.round));
+}
+
+Result<void> OutputDisk::end_repetition() {
+  repeats_ = false;
+  STARLING_ASSIGN(const auto entries, list(models_));
+  for (const DiskEntry& entry : entries) {
+    const bool is_file = entry.bytes.has_value();
+    if (is_file && !written_.contains(entry.name)) STARLING_TRY(remove(models_ / entry.name));
+  }
+  written_.clear();
+  return sync(models_);
+}
+
+Result<void> OutputDisk::write(const std::filesystem::path& path,
+                               std::span<const SharedBytes> parts) {
+  if (repeats_) {
+    written_.insert(path.filename().string());
+    return {};
+  }
+  auto written = SystemDisk::write(path, parts);
+  if (written || written.error().kind() != ErrorKind::kOverloaded) return written;
+  return internal(written.error().code(), written.error().message());
+}
+
+Result<std::vector<DiskEntry>> OutputDisk::list(const std::filesystem::path& directory) {
+  STARLING_ASSIGN(auto entries, SystemDisk::list(directory));
+  if (repeats_) {
+    std::erase_if(entries, [this](const auto& entry) { return !written_.contains(entry.name); });
+  }
+  return entries;
+}
+
+Result<void> OutputDisk::remove(const std::filesystem::path& path) {
+  if (!repeats_) return SystemDisk::remove(path);
+  written_.erase(path.filename().string());
+  return {};
+}
+
+// --- the directory -------------------------------------------------------------------------------
+
+Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& directory,
+                                                 const Settings& asked, const std::string& record) {
+  STARLING_TRY(make_directory(directory));
+  DirectoryLock in_use(directory);
+  if (in_use.held_elsewhere()) {
+    return rejected("out-in-use",
+                    fmt::format("another command writes a run into {}: wait for its end, or name "
+                                "another directory with --out",
+                                directory.string()));
+  }
+  SimulationOutput output(directory, std::move(in_use));
+  const auto difference = difference_to_unfinished(directory, asked);
+  output.was_begun_ = difference.has_value();
+  if (difference && !difference->empty()) {
+    return not_empty(directory,
+                     fmt::format("holds an unfinished run with other settings ({})", *difference));
+  }
+  if (!difference) {
+    STARLING_TRY(check_new(directory));
+    STARLING_TRY(output.write_unfinished(record));
+  }
+  sweep_temporaries(directory);
+  STARLING_TRY(make_directory(output.models()));
+  sweep_temporaries(output.models());
+  return output;
+}
+
+bool SimulationOutput::holds_unfinished(const std::filesystem::path& directory,
+                                        const Settings& asked) {
+  const auto difference = difference_to_unfinished(directory, asked);
+  return difference && difference->empty();
+}
+
+std::vector<std::string> SimulationOutput::files() {
+  return {report::kUnfinishedFile, "checkpoint.state", "models", "run.json", "report.html"};
+}
+
+Result<void> SimulationOutput::begin_again() {
+  STARLING_TRY(remove_durably(checkpoint()));
+  std::error_code error;
+  std::filesystem::remove_all(models(), error);
+  if (error) return file_error("remove", models());
+  was_begun_ = false;
+  return make_directory(models());
+}
+
+Result<void> SimulationOutput::write_unfinished(const std::string& record) const {
+  return write_durably(directory_ / report::kUnfinishedFile, as_bytes(record));
+}
+
+Result<void> SimulationOutput::finish(const std::string& record) const {
+  // run.json says that all is there, so it comes last.
+  STARLING_TRY(report::write_report(directory_, report::RunKind::kFederated, record));
+  STARLING_TRY(write_durably(directory_ / "run.json", as_bytes(record)));
+  STARLING_TRY(remove_durably(checkpoint()));
+  return remove_durably(directory_ / report::kUnfinishedFile);
+}
+
+}  // namespace starling::coordinator
