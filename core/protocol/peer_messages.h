@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/digest.h"
 #include "core/base/ids.h"
 
 namespace starling::protocol {
@@ -174,18 +175,18 @@ struct ColumnsAsk {
 };
 
 // All-reduce (gossip/collective/all_reduce_machine.h): members register with the gatherer of an
-// attempt, which names those who reduce and commits their mean. A mean is named by the number of
-// its attempt. Among neighbours kAsk, kDone and kNotYet are about a message that is waited for
-// (neighbour_protocol.cpp).
+// attempt, which names those who reduce and commits their mean. A mean is named by its SHA-256, and
+// by the number of the attempt in which it was held last. Among neighbours kAsk, kDone and kNotYet
+// are about a message that is waited for (neighbour_protocol.cpp).
 struct ReduceNote {
   enum class Kind : std::uint8_t {
     kRegister,  // to the gatherer: I have begun `exchange` and take part in nothing below `attempt`
     kList,      // gatherer: reduce among `members`; or, with `held`, take that mean from `other`
     kDone,      // to the gatherer: I hold the mean of `attempt`
     kCommit,    // `exchange` has ended with the mean of `attempt` over `members`
-    kWant,      // send me the mean of `attempt`, or of `held` that it was before
+    kWant,      // send me the mean `sha256`, which is said to be of attempt `held`
     kAsk,       // register under `attempt`; in any case say whether you are further (0: or kWait)
-    kNotYet,    // to kWant: I do not have the mean of `held`
+    kNotYet,    // to kWant: I do not have the mean that is said to be of `held`
     kWait,      // I am here, and have nothing else to say yet
     kAhead,  // I am at `exchange`; yours has no mean to be had any more: copy a model of `members`
   };
@@ -207,6 +208,8 @@ struct ReduceNote {
   bool fresh = false;
   // kRegister and kList: the mean (that is held) cannot count as one of a majority.
   bool weak = false;
+  // kRegister and kList with `held`, kDone, kCommit, kWant: of the mean, as little-endian floats.
+  std::optional<Sha256Digest> sha256 = {};
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 

@@ -370,6 +370,10 @@ Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
 
 Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
   STARLING_ASSIGN(auto members, read_members(from.getMembers()));
+  std::optional<Sha256Digest> sha256;
+  if (from.getSha256().size() != 0) {
+    STARLING_ASSIGN(sha256, digest(from.getSha256()));
+  }
   return protocol::ReduceNote{.kind = static_cast<protocol::ReduceNote::Kind>(from.getKind()),
                               .epoch = from.getEpoch(),
                               .exchange = from.getExchange(),
@@ -380,7 +384,8 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .other = from.getOther(),
                               .count = from.getCount(),
                               .fresh = from.getFresh(),
-                              .weak = from.getWeak()};
+                              .weak = from.getWeak(),
+                              .sha256 = sha256};
 }
 
 Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {

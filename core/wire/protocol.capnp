@@ -204,6 +204,7 @@ struct ReduceNote {
   count @8 :UInt16;
   fresh @9 :Bool;
   weak @10 :Bool;
+  sha256 @11 :Data;  # empty: none
 }
 
 struct PeerReport {

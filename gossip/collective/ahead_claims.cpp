@@ -8,6 +8,12 @@ namespace starling::collective {
 using protocol::Member;
 using protocol::Progress;
 
+namespace {
+
+constexpr unsigned kDoubtDoublingsMax = 10;
+
+}  // namespace
+
 void AheadClaims::hear(Member from, Further further) {
   claims_[from] = Claim{std::move(further), claims_[from] && claims_[from]->doubted};
 }
@@ -33,6 +39,18 @@ void AheadClaims::begin(Progress at) {
   answered_at_.reset();
 }
 
+void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
+  Record& record = records_[teller];
+  record.doubted_until =
+      now + wait * (1U << std::min(record.came_to_nothing++, kDoubtDoublingsMax));
+  claims_[teller].reset();
+}
+
+bool AheadClaims::is_trusted(Member member, TimePoint now) const {
+  const auto& until = records_[member].doubted_until;
+  return !until || now >= *until;
+}
+
 // As far as the i furthest say, they are i witnesses.
 std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, TimePoint now) const {
   std::vector<const Further*> claims;
@@ -41,15 +59,19 @@ std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, Ti
   }
   std::ranges::stable_sort(claims,
                            [](const Further* a, const Further* b) { return a->next > b->next; });
+  std::size_t trusted = 0;
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    if (is_believed(claims[i]->next, i + 1, others, now)) return *claims[i];
+    const bool are_most = 2 * (i + 1) > claims_.size();
+    const bool is_witness = is_trusted(claims[i]->teller, now);
+    if (is_witness) ++trusted;
+    const bool is_confirmed = is_witness && is_believed(claims[i]->next, trusted, others, now);
+    if (are_most || is_confirmed) return *claims[i];
   }
   return std::nullopt;
 }
 
 bool AheadClaims::is_believed(Progress next, std::size_t witnesses, std::size_t others,
                               TimePoint now) const {
-  if (2 * witnesses > claims_.size()) return true;
   if (witnesses >= std::min(others, gossip::AheadBound::kWitnesses)) {
     return is_explainable(next, now);
   }

@@ -18,9 +18,11 @@ class AheadClaims {
   struct Further {
     protocol::Progress next;               // to which these have come
     std::vector<protocol::Member> donors;  // of the model
+    protocol::Member teller = 0;
   };
 
-  AheadClaims(std::size_t members, protocol::Exchange first) : claims_(members), pace_(first) {}
+  AheadClaims(std::size_t members, protocol::Exchange first)
+      : claims_(members), records_(members), pace_(first) {}
 
   void hear(protocol::Member from, Further further);
   void forget(protocol::Member from) { claims_[from].reset(); }
@@ -29,6 +31,10 @@ class AheadClaims {
   // Some that the others were not asked about; all are doubted once they were.
   bool any_new() const;
   void doubt();
+  // A claim was believed, and a model came, or none. A member whose claim came to nothing is
+  // believed only as one of more than half for `wait`, and for twice as long each time.
+  void came_true(protocol::Member teller) { records_[teller] = {}; }
+  void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
   // All others were asked whether they are further, and answer within `wait`.
@@ -47,13 +53,19 @@ class AheadClaims {
  private:
   bool is_believed(protocol::Progress next, std::size_t witnesses, std::size_t others,
                    TimePoint now) const;
+  bool is_trusted(protocol::Member member, TimePoint now) const;
 
   struct Claim {
     Further further;
     bool doubted = false;
   };
+  struct Record {
+    unsigned came_to_nothing = 0;
+    std::optional<TimePoint> doubted_until;
+  };
   std::vector<std::optional<Claim>> claims_;  // by member
-  std::optional<TimePoint> answered_at_;      // the others have, in this exchange
+  std::vector<Record> records_;
+  std::optional<TimePoint> answered_at_;  // the others have, in this exchange
   ExchangePace pace_;
 };
 

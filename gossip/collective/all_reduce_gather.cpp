@@ -18,9 +18,11 @@ constexpr int kGraceParts = 10;
 // Who still does not register when it was asked so often, though it is heard, is waited for no
 // more.
 constexpr unsigned kAsksMax = 3;
-constexpr unsigned kListsMax = 2;  // in which an accused pair's other half takes part
-constexpr int kHeartbeats = 4;     // within the longest silence of a gatherer
-constexpr int kRunWaits = 4;       // a run whose members say nothing ends after so many waits
+// Who takes so many times as long from one exchange to the next as more than half of the members is
+// not waited for.
+constexpr int kSlownessMax = 4;
+constexpr int kHeartbeats = 4;  // within the longest silence of a gatherer
+constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so many waits
 
 }  // namespace
 
@@ -28,7 +30,7 @@ constexpr int kRunWaits = 4;       // a run whose members say nothing ends after
 
 void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
-  if (answer_if_over(from, at)) return;
+  if (answer_if_over(from, note)) return;
   const bool is_for_us = is_plausible(from, note.attempt) && owner(note.attempt) == self_;
   if (at > open()) {  // we are late: another is to gather
     const Attempt next = is_for_us ? attempt_after(note.attempt, gatherer_after(self_)) : 0;
@@ -37,12 +39,13 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   }
   if (!is_for_us) return;
   if (!note.members.empty() && !are_members(note.members)) return;
-  if (note.held > note.attempt || (note.held != 0 && note.members.empty())) return;  // cannot be
+  const bool is_named = !note.members.empty() && note.sha256;
+  if (note.held > note.attempt || (note.held != 0 && !is_named)) return;  // cannot be
+  if (is_excluded(at, from)) return send(from, make_note(Kind::kWait, at, 0));
   if (current_ && note.attempt < current_->promised) {
     return send(from, make_note(Kind::kAsk, at, current_->promised));
   }
-  const bool was_listed = listed_ && *listed_ >= std::pair(at, Attempt{note.attempt});
-  if (was_listed && (!gather_ || gather_->attempt != note.attempt)) {
+  if (was_listed(at, note.attempt) && (!gather_ || gather_->attempt != note.attempt)) {
     return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
   }
   if (current_ && note.attempt > current_->promised) {
@@ -59,21 +62,29 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
       const bool forgot = note.fresh && !gather.registered.at(from).fresh;
       return forgot ? begin_again() : send_list(from);
     }
-    if (!gather.registered.contains(from)) arrivals_.learn(now_ - gather.first_at);
+    if (!gather.registered.contains(from)) {
+      arrivals_.learn(std::min(now_ - gather.first_at, lateness_max()));
+    }
   }
   Registration registration;
   if (note.held != 0) {
     const bool weak = note.weak || !is_quorum(note.members.size());
-    registration.held = {note.held, std::move(note.members), {}, weak};
+    registration.held = {note.held, std::move(note.members), {}, *note.sha256, weak};
   } else {
     registration.lost = std::move(note.members);
   }
   if (note.count != 0) registration.blame = Blame{note.other, note.count};
   registration.fresh = note.fresh;
-  gather.registered[from] = std::move(registration);
+  add(from, std::move(registration));
 }
 
-// A member of the list was started again: what it promised and reduced is forgotten.
+void AllReduceMachine::add(Member member, Registration registration) {
+  gather_->registered[member] = std::move(registration);
+  const bool are_most = 2 * gather_->registered.size() > peers_.size();
+  if (are_most && !gather_->most_at) gather_->most_at = now_;
+}
+
+// Whatever came of the attempt at hand: another, under our own number.
 void AllReduceMachine::begin_again() {
   if (current_) {
     promise(next_attempt(self_));
@@ -106,14 +117,26 @@ void AllReduceMachine::ask_all() {
   const bool is_enough = ++gather_->asked > kAsksMax;
   for (Member m = 0; m < peers_.size(); ++m) {
     if (m == self_ || gather_->registered.contains(m)) continue;
-    if (is_enough) gather_->late.insert(m);
+    if (is_enough || is_excluded(gather_->at, m)) gather_->late.insert(m);
     send(m, make_note(Kind::kAsk, gather_->at, gather_->attempt));
   }
 }
 
+// Since `from`, where the others had begun at `others`.
+Duration AllReduceMachine::lateness_max(TimePoint others, TimePoint from) const {
+  if (!ended_at_) return options_.stragglers.max;
+  return std::max(options_.stragglers.min,
+                  *ended_at_ + kSlownessMax * (others - *ended_at_) - from);
+}
+
+Duration AllReduceMachine::lateness_max() const {
+  const Gather& g = *gather_;
+  return g.most_at ? lateness_max(*g.most_at, g.first_at) : options_.stragglers.max;
+}
+
 TimePoint AllReduceMachine::closes_at() const {
   const Gather& g = *gather_;
-  if (!g.asked_at) return g.first_at + arrivals_.duration();
+  if (!g.asked_at) return g.first_at + std::min(arrivals_.duration(), lateness_max());
   return *g.asked_at + stretched(options_.answer);
 }
 
@@ -126,7 +149,7 @@ void AllReduceMachine::consider() {
 bool AllReduceMachine::is_complete() const {
   const auto& registered = gather_->registered;
   const Mean* const standing = standing_mean();
-  if (standing != nullptr && backs(holders(*standing))) return true;
+  if (standing != nullptr && backs(holders(standing->sha256))) return true;
   const auto& asked_at = gather_->asked_at;
   const auto cause =
       asked_at && now_ >= *asked_at + options_.answer / kGraceParts ? find_cause() : std::nullopt;
@@ -137,7 +160,8 @@ bool AllReduceMachine::is_complete() const {
                      }));
   };
   for (const Member m : expected_) {
-    if (!registered.contains(m) && !is_lost(m) && !is_lost_to_others(m)) return false;
+    const bool is_here = registered.contains(m) || is_excluded(gather_->at, m);
+    if (!is_here && !is_lost(m) && !is_lost_to_others(m)) return false;
   }
   return is_quorum(registered.size()) || (!awaits_mean() && may_be_minority(Late::kAwaited));
 }
@@ -159,6 +183,7 @@ bool AllReduceMachine::may_be_minority(Late late) const {
 }
 
 void AllReduceMachine::close() {
+  if (gather_->registered.empty()) return;
   if (is_quorum(gather_->registered.size()) ||
       (!awaits_mean() && may_be_minority(Late::kLeftOut))) {
     decide();
@@ -199,23 +224,33 @@ void AllReduceMachine::close_without_quorum() {
 // --- the run -------------------------------------------------------------------------------------
 
 // Of the means that may count as backed the one of the highest attempt; of the weak ones, where
-// there is no other and those who are here back none.
+// there is no other and those who are here back none. Of different means of one attempt none can
+// have been committed: our own, or that of most.
 const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
   const bool is_backed = backs(here());
   const auto rank = [](const Mean& mean) { return std::pair(!mean.weak, mean.attempt); };
+  const auto followers = [this](const Mean& mean) {
+    const Members held_by = holders(mean.sha256);
+    return std::tuple(std::ranges::binary_search(held_by, self_), held_by.size(), mean.sha256);
+  };
+  const auto is_less = [&](const Mean& a, const Mean& b) {
+    if (rank(a) != rank(b) || a.sha256 == b.sha256) return rank(a) < rank(b);
+    return followers(a) < followers(b);
+  };
   const Mean* standing = nullptr;
   for (const auto& [member, registration] : gather_->registered) {
     const Mean& held = registration.held;
     if (held.attempt == 0 || (is_backed && held.weak)) continue;
-    if (standing == nullptr || rank(held) > rank(*standing)) standing = &held;
+    if (standing == nullptr || is_less(*standing, held)) standing = &held;
   }
   return standing;
 }
 
-AllReduceMachine::Members AllReduceMachine::holders(const Mean& mean) const {
+AllReduceMachine::Members AllReduceMachine::holders(const Sha256Digest& sha256) const {
   Members members;
   for (const auto& [member, registration] : gather_->registered) {
-    if (registration.held.is(mean)) members.push_back(member);
+    const Mean& held = registration.held;
+    if (held.attempt != 0 && held.sha256 == sha256) members.push_back(member);
   }
   return members;
 }
@@ -261,15 +296,19 @@ void AllReduceMachine::decide() {
   Gather& gather = *gather_;
   if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
   if (const Mean* const standing = standing_mean()) {
-    const Members held_by = holders(*standing);
+    const Members held_by = holders(standing->sha256);
+    if (exclude_silent_holders(held_by)) return close();
+    count_list();
     if (!standing->weak && !backs(here())) {
       return end_with({.at = gather.at,
                        .attempt = standing->attempt,
                        .members = standing->members,
+                       .sha256 = standing->sha256,
                        .support = support_of(held_by.size(), true),
                        .holder = held_by.front()});
     }
     gather.held = standing->attempt;
+    gather.sha256 = standing->sha256;
     gather.reducing = standing->members;
     gather.holders = held_by;
     gather.list = backs(held_by) ? held_by : here();
@@ -284,14 +323,27 @@ void AllReduceMachine::decide() {
                       gather.at.exchange, names_[cause->first], names_[cause->second.member]));
     }
     gather.reducing = gather.list = reducible();
+    count_list();
   }
   start_run();
 }
 
+void AllReduceMachine::count_list() {
+  if (lists_of(gather_->at) == 0) listed_ = Lists{.at = gather_->at};
+  listed_->attempt = gather_->attempt;
+  ++listed_->count;
+}
+
+unsigned AllReduceMachine::lists_of(Progress at) const {
+  return listed_ && listed_->at == at ? listed_->count : 0;
+}
+
+bool AllReduceMachine::was_listed(Progress at, Attempt attempt) const {
+  return listed_ && std::pair(listed_->at, listed_->attempt) >= std::pair(at, attempt);
+}
+
 void AllReduceMachine::start_run() {
   Gather& gather = *gather_;
-  lists_ = listed_ && listed_->first == gather.at ? lists_ + 1 : 1;
-  listed_ = {gather.at, gather.attempt};
   gather.running = true;
   gather.weak = !backs(gather.list);
   gather.progress_at = now_;
@@ -311,9 +363,11 @@ protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
   list.weak = gather.weak;
   if (gather.held != 0) {
     list.held = static_cast<std::uint32_t>(gather.held);
-    const auto& lost = gather.registered.at(to).lost;
-    const auto holder = std::ranges::find_if(
-        gather.holders, [&](Member m) { return !std::ranges::binary_search(lost, m); });
+    list.sha256 = gather.sha256;
+    const Registration& its = gather.registered.at(to);
+    const auto holder = std::ranges::find_if(gather.holders, [&](Member m) {
+      return !std::ranges::binary_search(its.lost, m) && !(its.blame && its.blame->member == m);
+    });
     list.other = holder == gather.holders.end() ? gather.holders.front() : *holder;
   } else if (gather.cause && gather.cause->first == to) {
     list.other = gather.cause->second;
@@ -345,7 +399,7 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
     return std::ranges::binary_search(registered.at(a).lost, b);
   };
   // Who accuses others each time may be the cause itself.
-  if (gather_->cause && listed_ && listed_->first == gather_->at && lists_ >= kListsMax) {
+  if (gather_->cause && lists_of(gather_->at) >= kListsMax) {
     Members others = members;
     std::erase_if(others, [&, &cause = *gather_->cause](Member m) {
       return m != self_ && (m == cause.first || m == cause.second);
@@ -369,17 +423,20 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
 
 void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
   if (!gather_ || !gather_->running || progress_of(note) != gather_->at) return;
-  if (note.attempt != gather_->attempt) return;
-  if (gather_->awaited.erase(from) == 0) return;
-  gather_->progress_at = now_;
-  check_done();
+  if (note.attempt != gather_->attempt || !note.sha256) return;
+  note_done(from, *note.sha256);
 }
 
-void AllReduceMachine::check_done() {
-  if (!gather_ || !gather_->running || !gather_->awaited.empty()) return;
+void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
+  if (!gather_ || !gather_->running || gather_->awaited.erase(member) == 0) return;
+  gather_->done[sha256].push_back(member);
+  if (member != self_) gather_->progress_at = now_;
+  const bool is_other = gather_->held != 0 && sha256 != gather_->sha256;
+  if (!is_other && !gather_->awaited.empty()) return;
+  if (is_other || gather_->done.size() > 1) return settle_difference();
   const Members& list = gather_->list;
   const auto there = std::ranges::find_if(list, [this](Member m) { return !is_lost(m); });
-  end_with({gather_->at, gather_->attempt, gather_->reducing,
+  end_with({gather_->at, gather_->attempt, gather_->reducing, sha256,
             support_of(list.size(), gather_->weak), there == list.end() ? list.front() : *there});
 }
 
@@ -395,8 +452,16 @@ void AllReduceMachine::tick_gather() {
       const bool waits = !gather.running || !std::ranges::binary_search(gather.list, member);
       if (member != self_ && waits) send(member, make_note(Kind::kWait, gather.at, 0));
     }
+    if (lists_of(gather.at) > 0) {
+      for (const Member m : listed_->excluded) send(m, make_note(Kind::kWait, gather.at, 0));
+    }
   }
   if (!gather.running || now_ < run_ends_at()) return;
+  if (gather.held != 0 && lists_of(gather.at) >= kListsMax) {
+    for (const Member m : gather.holders) {  // there is nothing that they have to wait for
+      if (gather.awaited.contains(m)) exclude(m, "holds a mean, as it says, but does not go on");
+    }
+  }
   for (const Member m : gather.awaited) {
     const bool is_late = now_ >= gather.progress_at + piece_wait() / 2;
     if (m != self_ && is_late && peers_[m].heard_at <= gather.progress_at) call_silent(m);

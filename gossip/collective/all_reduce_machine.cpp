@@ -14,8 +14,6 @@ namespace {
 
 using Kind = protocol::ReduceNote::Kind;
 
-// More than any member needs in one exchange: a bound on what one may make us send.
-constexpr unsigned kWantsMax = 16;
 // Rounds go up one by one: so many ahead of us is only where a majority is.
 constexpr std::uint64_t kRoundsAhead = 8;
 // Attempts of one exchange that are left at once because one and the same member says so.
@@ -25,7 +23,6 @@ constexpr int kListWaits = 2;
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
-constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;
 constexpr std::size_t kTreeStepsMax = 32;  // of members that are counted in 32 bits
 
@@ -82,20 +79,28 @@ std::size_t AllReduceMachine::early_floats() const {
 
 void AllReduceMachine::handle(Begin& begin) {
   STARLING_CHECK(!last_ || begin.at > last_->commit.at);
-  if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
   claims_.begin(begin.at);
-  for (Peer& peer : peers_) peer.wants = 0;
   early_.clear();
-  current_ = Current{
-      .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
-  const auto given_up = std::exchange(given_up_, std::nullopt);
-  if (given_up && given_up->at == begin.at) {
-    current_->promised = given_up->promised;
-    current_->joined = given_up->joined;
-    current_->held = given_up->held;
+  auto given_up = std::exchange(given_up_, std::nullopt);
+  if (given_up && given_up->current.at == begin.at) {
+    // No donor gave a model: nobody is asked for it again in the same moment.
+    claims_.came_to_nothing(given_up->teller, now_, options_.answer);
+    current_ = std::move(given_up->current);
+    current_->input = std::move(begin.input);
+    current_->waits_since = now_;
+    current_->ignores_until = now_ + options_.answer;
+    gatherer_ = given_up->gatherer;
+    expected_ = std::move(given_up->expected);
+    donors_.clear();
+  } else {
+    if (given_up) {
+      claims_.came_true(given_up->teller);
+      claims_.pace().took(begin.at.exchange, now_);
+    }
+    for (Peer& peer : peers_) peer.wants = 0;
+    current_ = Current{
+        .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
   }
-  // No donor gave a model: they are not asked for it again in the same moment.
-  if (begin.at < next_) current_->ignores_until = now_ + options_.answer;
   next_ = {begin.at.backed, begin.at.exchange + 1};
   if (gather_ && gather_->at != begin.at) gather_.reset();
   look_ahead();
@@ -105,13 +110,12 @@ void AllReduceMachine::handle(Begin& begin) {
   }
   const auto committed = std::exchange(committed_, {});
   if (committed && committed->at == begin.at) {
-    if (gathered_from_) arrivals_.learn(now_ - *gathered_from_);
+    if (gathered_) arrivals_.learn(now_ - gathered_->from);
     look_for(*committed);
     if (settled_ == begin.at) return;
   }
   const auto asked_for = std::exchange(asked_for_, {});
-  const bool was_listed = asked_for && listed_ && *listed_ >= *asked_for;
-  if (asked_for && asked_for->first == begin.at && !was_listed &&
+  if (asked_for && asked_for->first == begin.at && !was_listed(begin.at, asked_for->second) &&
       (!gather_ || gather_->attempt < asked_for->second)) {
     promise(asked_for->second);
     return report();
@@ -181,15 +185,7 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (!current_ || piece.at != current_->at) return;
   Current& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
-    if (piece.floats.values.size() != c.input.values.size()) return;
-    if (c.ended && c.ended->asked() == piece.from && c.ended->commit.attempt == piece.attempt) {
-      return finish(std::move(c.ended->commit), piece.floats);
-    }
-    if (!c.fetch || c.fetch->source != piece.from || c.fetch->held != piece.attempt) return;
-    Mean mean{.members = std::move(c.fetch->members), .floats = piece.floats};
-    c.fetch.reset();
-    wait();
-    accept(std::move(mean));
+    receive_mean(piece);
   } else if (c.run && piece.attempt == c.joined) {
     const auto at = std::ranges::find(c.run->members, piece.from);
     if (at == c.run->members.end()) return;
@@ -245,7 +241,7 @@ void AllReduceMachine::report() {
   if (to == self_) {
     const bool is_first = c.promised <= peers_.size() && self_ == gatherer_;
     Gather& gather = open_gather(c.at, c.promised);
-    gather.registered[self_] = registration();
+    add(self_, registration());
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if ((!is_first || is_minority) && !gather.asked_at && !gather.running) ask_all();
     return;
@@ -254,6 +250,7 @@ void AllReduceMachine::report() {
   protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
   message.held = static_cast<std::uint32_t>(own.held.attempt);
   message.members = own.held.attempt != 0 ? own.held.members : own.lost;
+  if (own.held.attempt != 0) message.sha256 = own.held.sha256;
   message.weak = own.held.weak;
   message.fresh = own.fresh;
   if (own.blame) {
@@ -272,7 +269,7 @@ void AllReduceMachine::report_again() {
 
 AllReduceMachine::Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
-  return {.held = {c.held.attempt, c.held.members, {}, c.held.weak},
+  return {.held = {c.held.attempt, c.held.members, {}, c.held.sha256, c.held.weak},
           .lost = lost(),
           .blame = c.blame,
           .fresh = memory_ != Memory::kWhole};
@@ -294,7 +291,7 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
-  if (note.held != 0 && note.other >= peers_.size()) return;
+  if (note.held != 0 && (note.other >= peers_.size() || !note.sha256)) return;
   const bool accuses = note.count != 0 && note.other < peers_.size() && note.other != self_;
   if (accuses) call_silent(note.other);
   const auto blamed = std::exchange(c.blame, std::nullopt);
@@ -303,15 +300,19 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (note.held != 0) {
     if (blamed) call_silent(blamed->member);  // others have got all that they waited for
     c.joined = note.attempt;
-    const bool is_held =
-        c.held.attempt == note.held && c.held.weak == c.weak && c.held.members == note.members;
-    if (is_held) return accept(std::exchange(c.held, {}));
+    Mean mean{note.held, std::move(note.members), {}, *note.sha256};
+    if (holds(note.sha256)) {
+      mean.floats = c.held.floats;
+      return accept(std::move(mean));
+    }
     if (note.other == self_) return;
-    return fetch({.held = note.held, .members = std::move(note.members), .source = note.other});
+    return fetch({.mean = std::move(mean), .source = note.other});
   }
   const bool takes_part = std::ranges::binary_search(note.members, self_);
   // How late the last one was, as far as a member sees it that may be the next gatherer.
-  if (from != self_ && c.joined == 0) arrivals_.learn(now_ - c.begun_at);
+  if (from != self_ && c.joined == 0) {
+    arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
+  }
   c.joined = note.attempt;
   if (takes_part) join(note.attempt, std::move(note.members));
 }
@@ -343,6 +344,7 @@ void AllReduceMachine::after_progress() {
   Current& c = *current_;
   if (!c.run->reduction.done()) return;
   Mean mean{c.joined, std::move(c.run->members), c.run->reduction.mean()};
+  mean.sha256 = sha256(as_bytes(mean.floats.values));
   c.run.reset();
   accept(std::move(mean));
 }
@@ -353,10 +355,15 @@ void AllReduceMachine::accept(Mean mean) {
   mean.attempt = c.joined;
   mean.weak = c.weak;
   c.held = std::move(mean);
-  if (owner(c.joined) != self_)
-    return send(owner(c.joined), make_note(Kind::kDone, c.at, c.joined));
-  if (gather_) gather_->awaited.erase(self_);
-  check_done();
+  if (owner(c.joined) != self_) return send_done();
+  note_done(self_, c.held.sha256);
+}
+
+void AllReduceMachine::send_done() {
+  const Current& c = *current_;
+  protocol::ReduceNote done = make_note(Kind::kDone, c.at, c.joined);
+  done.sha256 = c.held.sha256;
+  send(owner(c.joined), std::move(done));
 }
 
 // A neighbour may hear of an attempt before us. Its pieces of the first half of a ring, or its own
@@ -391,126 +398,32 @@ void AllReduceMachine::take_early() {
   }
 }
 
-// --- the mean of others --------------------------------------------------------------------------
-
-void AllReduceMachine::fetch(Fetch fetch) {
-  current_->run.reset();
-  current_->fetch = std::move(fetch);
-  send_want();
-  wait();
-}
-
-void AllReduceMachine::send_want() {
-  const Current& c = *current_;
-  protocol::ReduceNote message = make_note(Kind::kWant, c.at, c.joined);
-  message.held = static_cast<std::uint32_t>(c.fetch->held);
-  send(c.fetch->source, std::move(message));
-}
-
-// The holder has it, and whoever has finished; its members come first.
-void AllReduceMachine::look_for(Commit commit) {
-  std::optional<Ended>& ended = current_->ended;
-  if (!ended || ended->commit.attempt != commit.attempt) {
-    Members sources;
-    if (commit.holder != self_) sources.push_back(commit.holder);
-    for (const bool lost : {false, true}) {
-      for (const Member m : commit.members) {
-        if (m != self_ && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
-      }
-    }
-    if (sources.empty()) return;
-    ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
-    ask_source();
-  } else if (commit.holder != self_ && ended->sources.size() < 2 * peers_.size()) {
-    const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
-    ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
-  }
-}
-
-void AllReduceMachine::ask_source() {
-  const Ended& ended = *current_->ended;
-  protocol::ReduceNote message = make_note(Kind::kWant, ended.commit.at, ended.commit.attempt);
-  message.held = static_cast<std::uint32_t>(ended.commit.attempt);
-  send(ended.asked(), std::move(message));
-}
-
-void AllReduceMachine::try_next_source() {
-  Ended& ended = *current_->ended;
-  if (++ended.source < ended.sources.size()) {
-    ended.asked_at = now_;
-    return ask_source();
-  }
-  current_->ended.reset();  // nobody has it
-  settled_.reset();
-  if (!waiting_for() && !gather_) register_with(gatherer_after(self_));
-}
-
-std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
-  if (!current_ || !current_->ended) return std::nullopt;
-  const Ended& ended = *current_->ended;
-  const auto& down = peers_[ended.asked()].down_since;
-  const TimePoint until = ended.asked_at + stretched(piece_wait());
-  return down ? std::min(until, std::max(*down, ended.asked_at) + kRelink) : until;
-}
+// --- from one epoch to the next ------------------------------------------------------------------
 
 std::optional<BackedMean> AllReduceMachine::backed_mean() const {
   const std::optional<Last>& last = last_ ? last_ : former_;
   if (!last || !is_quorum(last->commit.support)) return std::nullopt;
   const Commit& commit = last->commit;
   if (!std::ranges::binary_search(commit.members, self_)) return std::nullopt;
-  return BackedMean{commit.at, static_cast<std::uint32_t>(commit.attempt), commit.members,
+  return BackedMean{commit.at,      static_cast<std::uint32_t>(commit.attempt),
+                    commit.members, commit.sha256,
                     commit.support, last->mean};
 }
 
-// No mean of this epoch has the same members and attempt: this one takes part in the exchange no
-// more.
+// This member takes part in its exchange no more.
 void AllReduceMachine::offer(BackedMean mean) {
-  former_ = Last{{mean.at, mean.attempt, std::move(mean.members), mean.support, self_},
+  former_ = Last{{mean.at, mean.attempt, std::move(mean.members), mean.sha256, mean.support, self_},
                  std::move(mean.mean)};
-}
-
-// It does not have the mean that we asked it for.
-void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
-  if (!current_ || progress_of(note) != current_->at) return;
-  const Current& c = *current_;
-  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == note.held) {
-    try_next_source();
-  } else if (c.fetch && c.fetch->source == from && c.fetch->held == note.held) {
-    stop_waiting();
-  }
-}
-
-void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
-  const Floats* mean = nullptr;
-  const Progress at = progress_of(note);
-  if (const Last* const ended = ended_with(at)) {
-    expected_.insert(from);
-    const Attempt attempt = ended->commit.attempt;
-    if (attempt != note.attempt && attempt != note.held) return send_commit(from, ended->commit);
-    mean = &ended->mean;
-  } else if (current_ && at == current_->at && current_->held.attempt != 0) {
-    const Attempt held = current_->held.attempt;
-    if (held == note.attempt || held == note.held) mean = &current_->held.floats;
-  } else if (answer_if_over(from, at)) {
-    return;
-  }
-  if (mean == nullptr) {
-    protocol::ReduceNote answer = make_note(Kind::kNotYet, at, note.attempt);
-    answer.held = note.held;
-    return send(from, std::move(answer));
-  }
-  if (peers_[from].wants == kWantsMax) return;
-  ++peers_[from].wants;
-  actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
 }
 
 // --- the end of an exchange ----------------------------------------------------------------------
 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
-  if (!are_members(note.members) || note.attempt == 0) return;
+  if (!are_members(note.members) || note.attempt == 0 || !note.sha256) return;
   const Progress at = progress_of(note);
   if (note.other >= peers_.size()) return;
-  const Commit commit{at, note.attempt, std::move(note.members), note.count, note.other};
+  const Commit commit{at,           note.attempt, std::move(note.members),
+                      *note.sha256, note.count,   note.other};
   if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
   if (at != open()) return;
   if (!current_) {
@@ -518,16 +431,16 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
     committed_ = commit;
     if (!gather_ || gather_->at != at) return;
     for (const auto& [member, registration] : gather_->registered) send_commit(member, commit);
-  } else if (holds(commit)) {
+  } else if (holds(commit.sha256)) {
     end_with(commit);
-  } else if (current_->tellers.try_emplace(from, commit.attempt).first->second == commit.attempt) {
+  } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
     look_for(commit);
   }
 }
 
-bool AllReduceMachine::holds(const Commit& commit) const {
+bool AllReduceMachine::holds(const std::optional<Sha256Digest>& sha256) const {
   const Mean& held = current_->held;
-  return held.attempt == commit.attempt && held.members == commit.members;
+  return held.attempt != 0 && held.sha256 == sha256;
 }
 
 // The exchange has ended, as we know ourselves.
@@ -535,7 +448,7 @@ void AllReduceMachine::end_with(Commit commit) {
   settle(commit);
   if (!current_) {
     committed_ = std::move(commit);
-  } else if (holds(commit)) {
+  } else if (holds(commit.sha256)) {
     Floats mean = std::move(current_->held.floats);
     finish(std::move(commit), std::move(mean));
   } else {
@@ -546,12 +459,14 @@ void AllReduceMachine::end_with(Commit commit) {
 // Who gathers the next exchange, and who is waited for there; who waits for our list hears of it.
 void AllReduceMachine::settle(const Commit& commit) {
   settled_ = commit.at;
+  gathered_.reset();
+  const Gather* const gather = gather_ && gather_->at == commit.at ? &*gather_ : nullptr;
+  if (gather != nullptr) gathered_ = {gather->first_at, lateness_max()};
+  ended_at_ = now_;
   gatherer_ = owner(commit.attempt);
   expected_ = {commit.members.begin(), commit.members.end()};
-  gathered_from_.reset();
-  if (!gather_ || gather_->at != commit.at) return;
-  for (const auto& [member, registered] : gather_->registered) expected_.insert(member);
-  gathered_from_ = gather_->first_at;
+  if (gather == nullptr) return;
+  for (const auto& [member, registered] : gather->registered) expected_.insert(member);
   for (Member m = 0; m < peers_.size(); ++m) {
     if (m != self_) send_commit(m, commit);
   }
@@ -694,7 +609,7 @@ void AllReduceMachine::resend(Member to) {
       if (waiting_for() == to) send_want();
     } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
       if (c.held.attempt == c.promised) {
-        send(to, make_note(Kind::kDone, c.at, c.joined));
+        send_done();
       } else {
         report_again();
       }
@@ -715,7 +630,7 @@ void AllReduceMachine::resend(Member to) {
 
 void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
-  if (answer_if_over(from, at)) return;
+  if (answer_if_over(from, note)) return;
   if (current_ && at == current_->at && note.attempt != 0) {
     if (!is_plausible(from, note.attempt)) return;
     if (note.attempt < current_->promised) {
@@ -745,20 +660,31 @@ const AllReduceMachine::Last* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
-bool AllReduceMachine::answer_if_over(Member to, Progress at) {
+bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& note) {
+  const Progress at = progress_of(note);
   const Last* const ended = ended_with(at);
   const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
   if (committed_ && committed_->at == at) commit = &*committed_;
   if (commit != nullptr) {
-    if (gathered_from_ && !expected_.contains(to)) arrivals_.learn(now_ - *gathered_from_);
+    if (gathered_ && !expected_.contains(to)) {
+      arrivals_.learn(std::min(now_ - gathered_->from, gathered_->lateness_max));
+    }
     expected_.insert(to);  // it comes to the next one
     send_commit(to, *commit);
     return true;
   }
   if (at >= open()) return false;
   expected_.insert(to);
-  protocol::ReduceNote message = make_note(Kind::kAhead, open(), 0);
-  message.members = donors_;  // we may have copied nothing yet
+  if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
+    const Kind kind = note.kind == Kind::kWant ? Kind::kNotYet : Kind::kWait;
+    protocol::ReduceNote answer = make_note(kind, at, note.attempt);
+    answer.held = note.held;
+    send(to, std::move(answer));
+    return true;
+  }
+  protocol::ReduceNote message =
+      make_note(Kind::kAhead, given_up_ ? given_up_->current.at : open(), 0);
+  if (current_) message.members = donors_;
   if (message.members.empty() && last_) {
     std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
                                 [this](Member m) { return is_lost(m); });
@@ -770,7 +696,7 @@ bool AllReduceMachine::answer_if_over(Member to, Progress at) {
 
 void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
   if (next <= open()) return;
-  claims_.hear(from, {next, std::move(donors)});
+  claims_.hear(from, {next, std::move(donors), from});
   look_ahead();
 }
 
@@ -801,9 +727,13 @@ bool AllReduceMachine::catch_up() {
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
   committed_.reset();
-  if (current_->promised != 0) {
-    given_up_ = {current_->at, current_->promised, current_->joined, std::move(current_->held)};
-  }
+  Current& c = *current_;
+  c.input = {};
+  c.run.reset();
+  c.fetch.reset();
+  c.ended.reset();
+  c.sent.clear();
+  given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
   current_.reset();
   early_.clear();
   next_ = further->next;
@@ -853,9 +783,9 @@ AllReduceMachine::Attempt AllReduceMachine::attempt_after(Attempt former, Member
 
 // The first one of this gatherer that leaves behind all that we take part in or gathered.
 AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member gatherer) const {
-  const bool listed = listed_ && listed_->first == open();
+  const bool listed = listed_ && listed_->at == open();
   const Attempt promised = current_ ? current_->promised : 0;
-  return attempt_after(listed ? std::max(promised, listed_->second) : promised, gatherer);
+  return attempt_after(listed ? std::max(promised, listed_->attempt) : promised, gatherer);
 }
 
 // Members of the last mean come first.
@@ -948,6 +878,7 @@ void AllReduceMachine::send(Member to, protocol::ReduceNote note) {
 void AllReduceMachine::send_commit(Member to, const Commit& commit) {
   protocol::ReduceNote message = make_note(Kind::kCommit, commit.at, commit.attempt);
   message.members = commit.members;
+  message.sha256 = commit.sha256;
   message.count = static_cast<std::uint16_t>(commit.support);
   message.other = commit.holder;
   send(to, std::move(message));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/collective/ahead_claims.h"
@@ -110,6 +111,7 @@ struct BackedMean {
   Progress at;  // of the exchange
   std::uint32_t attempt = 0;
   std::vector<Member> members;
+  Sha256Digest sha256;      // of the mean
   std::size_t support = 0;  // members that held it
   Floats mean;
 };
@@ -150,6 +152,9 @@ class AllReduceMachine {
   using Members = std::vector<Member>;
   // A broken link is replaced by another within this, or the member is gone.
   static constexpr Duration kRelink = std::chrono::milliseconds(200);
+  // Lists of a gatherer in one exchange, after which those who may be to blame are left out.
+  static constexpr unsigned kListsMax = 2;
+  static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
   struct Peer {
     bool met = false;                       // it was heard, or its link was up
@@ -162,16 +167,14 @@ class AllReduceMachine {
     Attempt attempt = 0;  // in which it was accepted last; 0: none
     Members members;
     Floats floats;
-    bool weak = false;  // it cannot count as backed
-    // After a restart a gatherer may give a number again.
-    bool is(const Mean& other) const {
-      return attempt == other.attempt && weak == other.weak && members == other.members;
-    }
+    Sha256Digest sha256 = {};  // of the floats: two means with the same one are the same
+    bool weak = false;         // it cannot count as backed
   };
   struct Commit {
     Progress at;
     Attempt attempt = 0;
     Members members;
+    Sha256Digest sha256;
     std::size_t support = 0;  // members that held the mean; of a weak one no majority
     Member holder = 0;        // one of them
   };
@@ -181,8 +184,7 @@ class AllReduceMachine {
   };
   // A mean that stands, to be accepted in the attempt at hand.
   struct Fetch {
-    Attempt held = 0;  // the attempt that it is of
-    Members members;
+    Mean mean;  // without floats
     Member source = 0;
   };
   // A mean that is said to be committed. Until somebody sends it, this member takes part as before:
@@ -209,19 +211,20 @@ class AllReduceMachine {
     std::optional<Run> run;
     std::optional<Fetch> fetch;
     std::optional<Ended> ended;
-    std::map<Member, Attempt> tellers;   // of commits, and what they said first
-    std::map<Member, Attempt> named;     // the highest attempt that each has spoken of
-    std::map<Member, unsigned> left_at;  // attempts that were left when it said so
-    unsigned passed_on = 0;              // so often to another gatherer who might hear more
-    Attempt later = 0;                   // that somebody asked for who is not followed any more
-    std::map<Member, unsigned> failed;   // attempts that we left in vain, by gatherer
-    std::optional<Blame> blame;          // of the attempt before
-    std::vector<SendPiece> sent;         // in the attempt at hand
-    TimePoint promised_at{};             // the last promise
-    TimePoint waits_since{};             // for waiting_for()
-    Duration longest_wait{};             // for a piece
-    TimePoint ignores_until{};           // that others are further
-    std::optional<TimePoint> looks_at;   // whether they can be believed
+    std::set<Member> false_donors;           // that sent another mean than the one asked for
+    std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
+    std::map<Member, Attempt> named;         // the highest attempt that each has spoken of
+    std::map<Member, unsigned> left_at;      // attempts that were left when it said so
+    unsigned passed_on = 0;                  // so often to another gatherer who might hear more
+    Attempt later = 0;                       // that somebody asked for who is not followed any more
+    std::map<Member, unsigned> failed;       // attempts that we left in vain, by gatherer
+    std::optional<Blame> blame;              // of the attempt before
+    std::vector<SendPiece> sent;             // in the attempt at hand
+    TimePoint promised_at{};                 // the last promise
+    TimePoint waits_since{};                 // for waiting_for()
+    Duration longest_wait{};                 // for a piece
+    TimePoint ignores_until{};               // that others are further
+    std::optional<TimePoint> looks_at;       // whether they can be believed
   };
   struct Registration {
     Mean held;     // without floats
@@ -231,15 +234,16 @@ class AllReduceMachine {
   };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
-    Progress at;
-    Attempt promised = 0;
-    Attempt joined = 0;
-    Mean held;
+    Current current;
+    Member teller = 0;  // who said that others are further
+    Member gatherer = 0;
+    std::set<Member> expected;
   };
   struct Gather {
     Progress at;
     Attempt attempt = 0;
     TimePoint first_at{};
+    std::optional<TimePoint> most_at;           // more than half of all members had registered
     std::optional<TimePoint> asked_at;          // all were, in place of waiting for them to begin
     unsigned asked = 0;                         // so often
     std::set<Member> late;                      // of these: they have not begun, or only talk
@@ -248,16 +252,29 @@ class AllReduceMachine {
     Members list;                                    // sent: who is to hold the mean
     Members reducing;                                // whose mean it is
     Attempt held = 0;                                // it is one that stands
+    Sha256Digest sha256;                             // of that one
     bool weak = false;                               // what they are to hold
     Members holders;                                 // and these have it
     std::optional<std::pair<Member, Member>> cause;  // that the attempt before failed: by, of
     std::set<Member> awaited;
-    TimePoint progress_at{};  // of the run
+    std::map<Sha256Digest, Members> done;  // who holds which mean
+    TimePoint progress_at{};               // of the run
     TimePoint heartbeat_at{};
+  };
+  // That were sent here for one exchange; no attempt has two.
+  struct Lists {
+    Progress at;
+    Attempt attempt = 0;  // of the last one
+    unsigned count = 0;
+    std::set<Member> excluded = {};  // whose registrations count no more
   };
   struct Last {
     Commit commit;
     Floats mean;
+  };
+  struct Gathered {  // the last commit, if here
+    TimePoint from{};
+    Duration lateness_max{};
   };
   struct Early {
     Attempt attempt = 0;
@@ -274,7 +291,6 @@ class AllReduceMachine {
   // A member's side (all_reduce_machine.cpp).
   void receive_list(Member from, protocol::ReduceNote& note);
   void receive_commit(Member from, protocol::ReduceNote& note);
-  void receive_want(Member from, const protocol::ReduceNote& note);
   void receive_ask(Member from, const protocol::ReduceNote& note);
   void register_with(Member gatherer);
   void promise(Attempt attempt);
@@ -286,16 +302,10 @@ class AllReduceMachine {
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
   void accept(Mean mean);
+  void send_done();
   void take_early();
   void hold_early(PieceReceived& piece);
-  void fetch(Fetch fetch);
-  void send_want();
-  void look_for(Commit commit);
-  void ask_source();
-  void try_next_source();
-  std::optional<TimePoint> source_gives_up_at() const;
-  void receive_not_yet(Member from, const protocol::ReduceNote& note);
-  bool holds(const Commit& commit) const;
+  bool holds(const std::optional<Sha256Digest>& sha256) const;
   // Somebody may send the mean of a majority: no reason to go on apart.
   bool awaits_mean() const { return current_ && current_->ended; }
   void end_with(Commit commit);
@@ -306,8 +316,20 @@ class AllReduceMachine {
   std::optional<TimePoint> gives_up_at() const;
   void resend(Member to);
 
+  // The mean of others (all_reduce_mean.cpp).
+  void fetch(Fetch fetch);
+  void give_up_source();
+  void send_want();
+  void receive_mean(PieceReceived& piece);
+  void look_for(Commit commit);
+  void ask_source();
+  void try_next_source();
+  std::optional<TimePoint> source_gives_up_at() const;
+  void receive_not_yet(Member from, const protocol::ReduceNote& note);
+  void receive_want(Member from, const protocol::ReduceNote& note);
+
   // Others are further.
-  bool answer_if_over(Member to, Progress at);
+  bool answer_if_over(Member to, const protocol::ReduceNote& note);
   void hear_of_further(Member from, Progress next, Members donors);
   bool catch_up();
   void hear_of_later(Member from, Progress at);
@@ -321,21 +343,27 @@ class AllReduceMachine {
   void receive_register(Member from, protocol::ReduceNote& note);
   void receive_done(Member from, const protocol::ReduceNote& note);
   Gather& open_gather(Progress at, Attempt attempt);
+  void add(Member member, Registration registration);
   void drop_gather(Attempt instead);
   void ask_all();
   void consider();
   bool is_complete() const;
   enum class Late { kAwaited, kLeftOut };
   bool may_be_minority(Late late) const;
+  Duration lateness_max(TimePoint others, TimePoint from) const;
+  Duration lateness_max() const;
   TimePoint closes_at() const;
   void close();
   void close_without_quorum();
   const Mean* standing_mean() const;
-  Members holders(const Mean& mean) const;
+  Members holders(const Sha256Digest& sha256) const;
   Members here() const;
   bool backs(const Members& list) const;
   bool hand_to_another();
   void decide();
+  void count_list();
+  unsigned lists_of(Progress at) const;
+  bool was_listed(Progress at, Attempt attempt) const;
   std::optional<std::pair<Member, Blame>> find_cause() const;
   Members reducible() const;
   void start_run();
@@ -343,10 +371,16 @@ class AllReduceMachine {
   const Last* ended_with(Progress at) const;
   void send_list(Member to);
   protocol::ReduceNote make_list(Member to) const;
-  void check_done();
+  void note_done(Member member, const Sha256Digest& sha256);
   void tick_gather();
   TimePoint run_ends_at() const;
   std::optional<TimePoint> gather_deadline() const;
+
+  // Whom the gatherer leaves out (all_reduce_exclusion.cpp).
+  void settle_difference();
+  bool exclude_silent_holders(const Members& held_by);
+  void exclude(Member member, std::string_view why);
+  bool is_excluded(Progress at, Member member) const;
 
   Member owner(Attempt attempt) const;
   Attempt attempt_after(Attempt former, Member gatherer) const;
@@ -393,13 +427,13 @@ class AllReduceMachine {
   std::optional<Current> current_;
   std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
-  std::optional<std::pair<Progress, Attempt>> listed_;     // here last; no attempt has two lists
-  unsigned lists_ = 0;                                     // of that exchange
-  std::optional<std::pair<Progress, Attempt>> asked_for_;  // the same: others have come so far
+  std::optional<Lists> listed_;
+  std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<Last> last_;
   std::optional<Last> former_;  // of the epoch before, until an exchange has ended in this one
   std::optional<Progress> settled_;
-  std::optional<TimePoint> gathered_from_;  // the last commit, if here: its first registration
+  std::optional<TimePoint> ended_at_;  // the last exchange, as far as is known here
+  std::optional<Gathered> gathered_;
   std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
 };
 

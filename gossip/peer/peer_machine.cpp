@@ -12,6 +12,7 @@
 namespace starling::gossip {
 
 using protocol::PeerHello;
+using protocol::Progress;
 
 PeerMachine::PeerMachine(PeerOptions options, const identity::IdentityDirectory& self,
                          MakeLocalSteps make_local_steps)
@@ -324,8 +325,6 @@ void PeerMachine::begin_session(NetworkRun run) {
   }
   ProtocolStart start = protocol_start(run, self);
   start.run_age = roster_.run_age(clock());
-  start.forgot = forgot_run_ == roster.run_identity() || session_epoch_ == roster.epoch;
-  session_epoch_ = roster.epoch;
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);
@@ -335,6 +334,14 @@ void PeerMachine::begin_session(NetworkRun run) {
     start.state.clear();
     start.former = std::make_shared<Handover>(std::move(*former->handover));
   }
+  // A session that failed, or ended while it copied a model, is followed by one that begins before
+  // what this process came to, and does not know what was promised since.
+  const Progress begins_at{.backed = start.support.backed, .exchange = start.exchange};
+  if (ended_ && ended_->run_id == roster.run_identity() && begins_at < ended_->reached) {
+    forgot_run_ = roster.run_identity();
+  }
+  start.forgot = forgot_run_ == roster.run_identity() || session_epoch_ == roster.epoch;
+  session_epoch_ = roster.epoch;
   const auto pace = fallback_ ? std::optional(fallback_->pace) : std::nullopt;
   std::shared_ptr<LocalSteps> local;
   if (continues) {
@@ -384,9 +391,11 @@ void PeerMachine::end_session() {
   if (session_->is_computing()) session_->cancel_training();
   if (session_->training().remembers() && forgot_run_ == session_->run_id()) forgot_run_.reset();
   traffic_before_ = traffic();
+  const TrainingProgress progress = session_->training().progress();
   ended_ = Ended{.run_id = session_->run_id(),
                  .run_name = session_->run_name(),
-                 .progress = session_->training().progress(),
+                 .progress = progress,
+                 .reached = {session_->training().support().backed, progress.exchange},
                  .there = session_->who_is_there()};
   session_.reset();
 }

@@ -84,6 +84,7 @@ class PeerMachine {
     std::string run_id;
     std::string run_name;
     TrainingProgress progress;
+    protocol::Progress reached;
     // Its members; nothing: all may come back.
     std::optional<std::map<std::string, bool>> there;
   };

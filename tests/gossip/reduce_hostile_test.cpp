@@ -33,6 +33,12 @@ PieceReceived piece(Member from, std::uint32_t attempt, std::uint64_t place, std
   return {from, 1, {}, attempt, place, share(std::vector<float>(floats, 1))};
 }
 
+// Of a mean that is this number everywhere.
+Sha256Digest digest_of(std::uint64_t value) {
+  const std::vector<float> values(kInput.size(), static_cast<float>(value));
+  return sha256(as_bytes(std::span(values)));
+}
+
 // Member 1 of 4, which has joined attempt 1 and waits for member 0's first piece of 2 floats.
 AllReduceMachine in_attempt() {
   AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
@@ -137,9 +143,11 @@ std::vector<protocol::ReduceNote> notes(Member to, Kind kind, const std::vector<
   return notes;
 }
 
+// Of attempt 3, of the mean that piece() makes.
 NoteReceived commit(Member from, std::uint32_t attempt, std::vector<Member> members,
                     Member holder) {
   NoteReceived note_of = note(from, Kind::kCommit, 0, attempt, std::move(members));
+  note_of.note.sha256 = digest_of(attempt == 3 ? 1 : attempt);
   note_of.note.count = 3;
   note_of.note.other = holder;
   return note_of;
@@ -179,6 +187,7 @@ TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
     TimePoint now{};
     (void)machine.on(Begin{testing::at(0), share(kInput)}, now);
     NoteReceived list = note(0, Kind::kList, 0, 1, {0, 1, 2, 3}, 1);
+    list.note.sha256 = Sha256Digest();
     list.note.other = fetches ? 2 : std::uint32_t{1} << 31;  // who has it; nobody is that
     (void)machine.on(list, now);
     const TimePoint end = now + std::chrono::minutes(3);
@@ -264,6 +273,7 @@ TEST(AllReduceHostile, RandomEvents) {
           received.note.backed = backed;
           received.note.other = from;
           received.note.count = static_cast<std::uint16_t>(rng.below(4));
+          if (rng.below(9) != 0) received.note.sha256 = digest_of(rng.below(3));
           event = std::move(received);
         }
       }
@@ -312,6 +322,7 @@ std::vector<Liar> liars(Member self) {
          protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
          note.members = {0, 1, 2, 3, 4};
          note.count = kOfLiar;
+         note.sha256 = digest_of(lie);
          note.other = self;
          return note;
        }},
@@ -320,6 +331,7 @@ std::vector<Liar> liars(Member self) {
          protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
          note.members = {0, 1, 2, 3, 4};
          note.count = kOfLiar;
+         note.sha256 = digest_of(lie);
          note.other = lie % 2 == 0 ? self : (to + 1) % kOfLiar;
          return note;
        }},
@@ -356,6 +368,36 @@ std::vector<Liar> liars(Member self) {
   };
 }
 
+// Seconds from exchange to exchange.
+struct Pace {
+  double mean = 0;
+  double most = 0;
+};
+
+Pace pace_of(const ReduceNetwork& network) {
+  Pace pace;
+  const std::vector<double> all = network.exchange_seconds();
+  for (const double seconds : all) {
+    pace.mean += seconds / static_cast<double>(all.size());
+    pace.most = std::max(pace.most, seconds);
+  }
+  return pace;
+}
+
+World liars_world(std::uint64_t seed) {
+  World world{.seed = seed, .members = kOfLiar, .floats = 13, .exchanges = 60};
+  world.spread = 0.2;
+  world.options.stragglers = {.initial = std::chrono::seconds(2), .min = std::chrono::seconds(2)};
+  return world;
+}
+
+bool is_named(const ReduceNetwork& network, Member member, std::string_view why) {
+  const std::string name = testing::member_names(kOfLiar)[member];
+  return std::ranges::any_of(network.said(), [&](const std::string& line) {
+    return line.find(name, 3) != std::string::npos && line.find(why) != std::string::npos;
+  });
+}
+
 // Learned deadlines are 2 and 3 s here. An exchange of the others takes a few of them at the
 // most, and one of them on average, however long it goes on.
 TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
@@ -363,11 +405,7 @@ TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
     for (const Liar& liar : liars(self)) {
       for (std::uint64_t seed = 1; seed <= 2; ++seed) {
         SCOPED_TRACE(::testing::Message() << liar.name << ", member " << self << ", seed " << seed);
-        World world{.seed = seed, .members = kOfLiar, .floats = 13, .exchanges = 60};
-        world.spread = 0.2;
-        world.options.stragglers = {.initial = std::chrono::seconds(2),
-                                    .min = std::chrono::seconds(2)};
-        ReduceNetwork network(world);
+        ReduceNetwork network(liars_world(seed));
         std::uint32_t lie = 0;
         std::function<void()> go_on = [&] {
           if (liar.mute) network.mute(self);
@@ -380,19 +418,146 @@ TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
         network.at(2, go_on);
         network.do_not_await(self);
         EXPECT_EQ(network.run(), "");
-        double sum = 0;
-        double most = 0;
-        for (const double seconds : network.exchange_seconds()) {
-          sum += seconds;
-          most = std::max(most, seconds);
-        }
-        const auto exchanges = static_cast<double>(network.exchange_seconds().size());
-        EXPECT_GT(exchanges, 50);
-        EXPECT_LT(sum / exchanges, 4);
-        EXPECT_LT(most, 40);
+        EXPECT_GT(network.exchange_seconds().size(), 50U);
+        EXPECT_LT(pace_of(network).mean, 4);
+        EXPECT_LT(pace_of(network).most, 40);
       }
     }
   }
+}
+
+// What a liar makes of the notes of its own machine; false: it does not send it.
+struct Forger {
+  const char* name;
+  const char* named_for;
+  std::function<bool(protocol::ReduceNote&, std::uint32_t lie)> forge;
+};
+
+std::vector<Forger> forgers() {
+  const auto claim = [](protocol::ReduceNote& note, std::uint32_t lie) {
+    if (note.kind != Kind::kRegister) return;
+    note.held = note.attempt;
+    note.members = {0, 1, 2, 3, 4};
+    note.sha256 = digest_of(lie);
+  };
+  return {
+      {"a mean of a majority in each attempt, which it never sends", "gave it to nobody",
+       [claim](protocol::ReduceNote& note, std::uint32_t lie) {
+         claim(note, lie);
+         return note.kind != Kind::kNotYet && note.kind != Kind::kAsk;
+       }},
+      {"the same, and it says that it does not have it", "gave it to nobody",
+       [claim](protocol::ReduceNote& note, std::uint32_t lie) {
+         claim(note, lie);
+         return true;
+       }},
+      {"that it is done with a mean that nobody holds", "another mean",
+       [](protocol::ReduceNote& note, std::uint32_t lie) {
+         if (note.kind == Kind::kDone) note.sha256 = digest_of(lie);
+         return true;
+       }},
+      {"never that it is done", "",
+       [](protocol::ReduceNote& note, std::uint32_t) { return note.kind != Kind::kDone; }},
+  };
+}
+
+// Where a majority is left without it, and where it is one of two that are left of five.
+TEST(AllReduceHostile, WhoClaimsMeansHoldsNobodyUpForLong) {
+  for (const bool are_few : {false, true}) {
+    for (const Member self : {0U, 2U}) {
+      for (const Forger& forger : forgers()) {
+        for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+          SCOPED_TRACE(::testing::Message() << forger.name << ", member " << self << ", seed "
+                                            << seed << (are_few ? ", few" : ""));
+          World world = liars_world(seed);
+          if (are_few) world.exchanges = 12;
+          ReduceNetwork network(world);
+          std::uint32_t lie = 0;
+          network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
+            return from != self || forger.forge(note, ++lie);
+          };
+          if (are_few) {
+            for (const Member m : {1U, 3U, 4U}) network.at(1, [&network, m] { network.kill(m); });
+          }
+          network.do_not_await(self);
+          ASSERT_EQ(network.run(), "") << network.trace();
+          EXPECT_EQ(network.wrong_results(), "");
+          if (are_few) {
+            EXPECT_EQ(network.finished(self == 0 ? 2 : 0).size(), 12U);
+          } else {
+            EXPECT_EQ(network.disagreement(), "") << network.trace();
+            EXPECT_LT(pace_of(network).mean, 12);
+            EXPECT_LT(pace_of(network).most, 40);
+          }
+          const std::string_view why = forger.named_for;
+          if (!why.empty() && !are_few) EXPECT_TRUE(is_named(network, self, why));
+        }
+      }
+    }
+  }
+}
+
+// Of one that gives no model each lie costs the wait for one, and is believed ever less often.
+TEST(AllReduceHostile, WhoLeadsOthersAwayIsBelievedLessAndLess) {
+  for (const Member self : {0U, 2U}) {
+    for (const Exchange further : {1U, 2U}) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        SCOPED_TRACE(::testing::Message() << "member " << self << ", seed " << seed);
+        World world = liars_world(seed);
+        world.copy_seconds = 18;
+        ReduceNetwork network(world);
+        network.give_no_model(self);
+        std::function<void()> go_on = [&] {
+          for (Member m = 0; m < kOfLiar; ++m) {
+            const Progress at = network.place(m);
+            protocol::ReduceNote note =
+                about(Kind::kAhead, {at.exchange + further, at.exchange + further}, 0);
+            note.members = {self};
+            if (m != self) network.tell(self, m, std::move(note));
+          }
+          network.at(0.02, go_on);
+        };
+        network.at(2, go_on);
+        network.do_not_await(self);
+        ASSERT_EQ(network.run(), "") << network.trace();
+        EXPECT_LT(pace_of(network).mean, 4);
+        EXPECT_LT(pace_of(network).most, 60);
+      }
+    }
+  }
+}
+
+// It is late by a little less than what the others have learned to wait, and from time to time not
+// at all, of which they learn the longest deadlines.
+TEST(AllReduceHostile, WhoIsLateEachTimeDoesNotStretchTheDeadline) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    World world = liars_world(seed);
+    ReduceNetwork network(world);
+    ArrivalDeadline learned(world.options.stragglers);
+    for (Exchange e = 0; e < world.exchanges; ++e) {
+      const Duration late = e % 2 == 0 ? Duration{} : 9 * learned.duration() / 10;
+      learned.learn(late);
+      network.delay_begin(2, e, to_seconds(late));
+    }
+    ASSERT_GT(learned.duration(), std::chrono::seconds(30));
+    network.do_not_await(2);
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_LT(pace_of(network).most, 5);
+  }
+}
+
+// Who always takes three times as long as the others is waited for all the same.
+TEST(AllReduceHostile, WhoIsSlowTakesPart) {
+  World world = liars_world(1);
+  world.spread = 1;
+  ReduceNetwork network(world);
+  for (Exchange e = 0; e < world.exchanges; ++e) {
+    for (Member m = 0; m < kOfLiar; ++m) network.delay_begin(m, e, m == 2 ? 24 : 8);
+  }
+  ASSERT_EQ(network.run(), "") << network.trace();
+  std::size_t with_it = 0;
+  for (const Finished& result : network.finished(0)) with_it += result.members.size() == 5 ? 1 : 0;
+  EXPECT_GT(with_it, 50U);
 }
 
 // It is heard, and takes part in nothing: those who are left with it are no majority, and go on.

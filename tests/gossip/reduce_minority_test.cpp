@@ -182,9 +182,11 @@ class OneMember {
     commit.note.attempt = gatherer + 1;
     commit.note.count = static_cast<std::uint16_t>(others_.size());
     commit.note.other = gatherer;
+    const Floats mean = share({2});
+    commit.note.sha256 = sha256(as_bytes(mean.values));
     (void)on(commit);
     const auto ended =
-        on(PieceReceived{gatherer, 1, at, gatherer + 1, place_of(Phase::kResult, 0), share({2})});
+        on(PieceReceived{gatherer, 1, at, gatherer + 1, place_of(Phase::kResult, 0), mean});
     ASSERT_FALSE(ended.empty());
     EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
   }

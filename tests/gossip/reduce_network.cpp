@@ -212,6 +212,10 @@ void ReduceNetwork::begin_next(Member member, double seconds) {
       Delivery{member, Begin{next, share(input(member, next.exchange))}, {}, 0, 0, node.life});
 }
 
+bool ReduceNetwork::can_copy(const CatchUp& from) const {
+  return std::ranges::any_of(from.donors, [&](Member m) { return nodes_[m].gives; });
+}
+
 bool ReduceNetwork::ended() const {
   return std::ranges::all_of(nodes_, [&](const Node& node) {
     if (!node.alive) return !node.back;
@@ -267,7 +271,10 @@ void ReduceNetwork::deliver(Delivery& delivery) {
       torn_ = "a piece was written after it had been sent";
     }
     // A copy, as if it had come from the network.
-    piece->floats = share({piece->floats.values.begin(), piece->floats.values.end()});
+    std::vector<float> copy(piece->floats.values.begin(), piece->floats.values.end());
+    const bool is_mean = piece->place >> 32 != static_cast<std::uint64_t>(Phase::kScatter);
+    if (is_mean && changed_.contains({piece->from, delivery.to}) && !copy.empty()) copy[0] += 1;
+    piece->floats = share(std::move(copy));
   }
   const bool is_own =
       std::holds_alternative<Begin>(delivery.event) || std::holds_alternative<Tick>(delivery.event);
@@ -307,6 +314,7 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
         std::holds_alternative<SendNote>(action) || std::holds_alternative<SendPiece>(action);
     if (node.mute && is_sent) continue;
     if (auto* note = std::get_if<SendNote>(&action)) {
+      if (forge && !forge(member, note->to, note->note)) continue;
       trace_ += fmt::format("{:.3f} {}>{} k{} e{}/{} a{} h{} o{} c{}{}{} [{}]\n",
                             to_seconds(queue_.now().time_since_epoch()), member, note->to,
                             static_cast<int>(note->note.kind), note->note.exchange,
@@ -335,10 +343,11 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
     } else if (auto* catch_up = std::get_if<CatchUp>(&action)) {
       trace_ += fmt::format("{} catches up to e{}/{}\n", member, catch_up->next.exchange,
                             catch_up->next.backed);
-      const bool fails = world_.copies_fail > 0 && rng_.uniform() < world_.copies_fail;
+      const bool fails =
+          (world_.copies_fail > 0 && rng_.uniform() < world_.copies_fail) || !can_copy(*catch_up);
       node.next = fails ? node.began.back() : catch_up->next;
       if (!fails) node.catch_ups.push_back(catch_up->next);
-      begin_next(member, rng_.uniform() * world_.spread);
+      begin_next(member, rng_.uniform() * world_.spread + (fails ? world_.copy_seconds : 0));
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));
     }

@@ -36,6 +36,8 @@ struct World {
   double detection = 0.5;  // from a death to each survivor's news, uniform
   double seconds_max = 600;
   double copies_fail = 0;  // this part of the models that are asked for
+  double copy_seconds =
+      0;  // in which a model is waited for in vain; it goes on within `spread` else
 };
 
 class ReduceNetwork {
@@ -58,8 +60,14 @@ class ReduceNetwork {
   // What a liar says beside its machine, which may be mute.
   void tell(Member from, Member to, protocol::ReduceNote note);
   void mute(Member member) { nodes_[member].mute = true; }
+  // Sees each note that a machine sends, may change it, and says whether it is sent.
+  std::function<bool(Member from, Member to, protocol::ReduceNote&)> forge;
   // Whether it ends its exchanges does not count.
   void do_not_await(Member member) { nodes_[member].awaited = false; }
+  // Others get no model of it.
+  void give_no_model(Member member) { nodes_[member].gives = false; }
+  // Means and segments of them arrive changed from now on.
+  void change_means(Member from, Member to) { changed_.insert({from, to}); }
   // The exchange that it has begun, or is to begin.
   Progress place(Member member) const;
   // Its process ends and is back after this time, so many of its exchanges earlier; what it ended
@@ -119,11 +127,13 @@ class ReduceNetwork {
     bool back = false;  // it is dead, and will be back
     bool awaited = true;
     bool mute = false;  // what its machine sends is lost
+    bool gives = true;  // its model
   };
   using Happening = std::variant<Delivery, std::function<void()>>;
 
   void deliver(Delivery& delivery);
   void begin_next(Member member, double seconds);
+  bool can_copy(const CatchUp& from) const;
   void replace(Member member, Memory memory);
   void go_on_in(Member member, Epoch epoch);
   void perform(Member member, std::vector<Action> actions);
@@ -143,7 +153,8 @@ class ReduceNetwork {
   std::map<std::pair<Member, Member>, unsigned> connection_;
   std::map<std::pair<Member, Member>, bool> down_;
   std::map<std::pair<Member, Member>, TimePoint> held_;
-  std::map<Exchange, TimePoint> ended_;  // first
+  std::set<std::pair<Member, Member>> changed_;  // pieces from, to
+  std::map<Exchange, TimePoint> ended_;          // first
   std::size_t messages_ = 0;
   std::string trace_;
   std::string torn_;

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/digest.h"
 #include "core/issuer/roster_parts.h"
 #include "gossip/algorithms/mass_ledger.h"
+#include "gossip/collective/reduce_shape.h"
 #include "gossip/fallback/fallback_terms.h"
 #include "tests/gossip_peer/machine_bench.h"
 
@@ -653,6 +655,89 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
   }
   EXPECT_THAT(after["momentum"], Pointwise(FloatNear(1e-4F), after["sgd"]))
       << "the first step with momentum is that of SGD";
+}
+
+// --- what a process promised in an all-reduce ---------------------------------------------------
+
+// A peer of three that mixes all at once and keeps its checkpoint once, early.
+class AnAllReduce : public ::testing::Test {
+ protected:
+  AnAllReduce() : peer(options()) {
+    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+    peer.give(peer.world.roster(1));
+    peer.compute();
+    peer.pass(31s);
+    end_exchange();  // after which it keeps a checkpoint
+    EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), SizeIs(1));
+    end_exchange();
+    end_exchange();
+    EXPECT_EQ(peer.exchange(), 3U);
+  }
+
+  static NetOptions options() {
+    NetOptions options = testing::small_network_of_steps(200, "ring", 3, "all-reduce");
+    options.train.train.learning_rate = 0;
+    return options;
+  }
+
+  static protocol::ReduceNote note(protocol::ReduceNote::Kind kind, protocol::Exchange exchange) {
+    return {.kind = kind, .epoch = 1, .exchange = exchange, .members = {1, 2}, .backed = exchange};
+  }
+
+  // The others did, without this peer, which takes their mean and trains on.
+  void end_exchange(float value = 0.25F) {
+    const protocol::Exchange exchange = peer.exchange();
+    const std::vector<float> mean(peer.world.experiment.parameters(), value);
+    protocol::ReduceNote commit = note(protocol::ReduceNote::Kind::kCommit, exchange);
+    commit.attempt = 2;
+    commit.other = 1;
+    commit.count = 2;
+    commit.sha256 = sha256(as_bytes(std::span(mean)));
+    peer.hear(1, commit);
+    const VectorTransfer transfer{
+        .epoch = 1,
+        .content = protocol::ReducePiece{.exchange = exchange,
+                                         .attempt = 2,
+                                         .place = place_of(collective::Phase::kResult, 0),
+                                         .floats = mean.size()},
+        .support = {.backed = exchange}};
+    peer.feed(peer::TransferReceived{
+        1, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(mean))))}});
+    peer.compute();  // mixes
+    peer.compute();  // trains
+  }
+
+  bool remembers() const { return peer.machine.session()->training().remembers(); }
+
+  MachineBench peer;
+};
+
+TEST_F(AnAllReduce, GoesOnInTheNextEpochWhereItWas) {
+  peer.give(peer.world.roster(2));
+  EXPECT_EQ(peer.exchange(), 3U);
+  EXPECT_TRUE(remembers());
+}
+
+// The model that it copied was of no exchange: its checkpoint is what the next epoch begins with,
+// and it promised more since.
+TEST_F(AnAllReduce, ThatCopiesAModelWhenAnEpochEndsForgetsWhatItPromisedSinceItsCheckpoint) {
+  for (const protocol::Member member : {1, 2}) {
+    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+  }
+  ASSERT_EQ(peer.state(), "catching-up");
+  peer.give(peer.world.roster(2));
+  EXPECT_EQ(peer.exchange(), 1U);
+  EXPECT_FALSE(remembers());
+  peer.give(peer.world.roster(3));
+  EXPECT_FALSE(remembers()) << "still";
+}
+
+TEST_F(AnAllReduce, ThatFailedForgetsWhatItPromisedSinceItsCheckpoint) {
+  for (float value = 1; !peer.machine.failure() && value < 1e30F; value *= 6) end_exchange(value);
+  ASSERT_TRUE(peer.machine.failure());
+  peer.give(peer.world.roster(2));
+  EXPECT_EQ(peer.exchange(), 1U);
+  EXPECT_FALSE(remembers());
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------

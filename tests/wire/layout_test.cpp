@@ -64,6 +64,22 @@ TEST(Layout, FieldsOfAnEarlierVersionAreZero) {
   EXPECT_EQ(*decode(FrameType::kHello, earlier), protocol::Message(protocol::Hello{}));
 }
 
+// Of a mean that a note of an all-reduce names; notes of most kinds name none.
+TEST(Layout, ADigestThatIsThereHasItsSize) {
+  const auto decoded = [](std::size_t bytes) {
+    RawMessage note(5, 2);
+    if (bytes > 0) note.data(7, std::string(bytes, 'x'));
+    return decode(FrameType::kReduceNote, note);
+  };
+  const auto whole = decoded(Sha256Digest::kBytes);
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(std::get<protocol::ReduceNote>(*whole).sha256);
+  EXPECT_FALSE(std::get<protocol::ReduceNote>(*decoded(0)).sha256);
+  for (const std::size_t bytes : {1U, 31U, 33U}) {
+    EXPECT_EQ(decoded(bytes).error().code(), "bad-message") << bytes;
+  }
+}
+
 TEST(Layout, AnEmptyMessageIsRefusedWhereFieldsAreNeeded) {
   EXPECT_EQ(*decode(FrameType::kPing, RawMessage()), protocol::Message(protocol::Ping{}));
   EXPECT_EQ(*decode(FrameType::kBye, RawMessage()), protocol::Message(protocol::Bye{}));

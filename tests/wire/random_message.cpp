@@ -245,6 +245,7 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.count = static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF));
   note.fresh = rng.below(2) == 0;
   note.weak = rng.below(2) == 0;
+  if (rng.below(2) == 0) note.sha256 = digest(rng);
   return note;
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a member gets a mean that others hold: one that stands, or one that an exchange has ended
+// with. It is named by its digest, and what comes is held against it.
+#include <fmt/format.h>
+
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective {
+
+using Kind = protocol::ReduceNote::Kind;
+
+namespace {
+
+// More than any member needs in one exchange: a bound on what one may make us send.
+constexpr unsigned kWantsMax = 16;
+
+}  // namespace
+
+void AllReduceMachine::fetch(Fetch fetch) {
+  current_->run.reset();
+  current_->fetch = std::move(fetch);
+  wait();
+  if (current_->false_donors.contains(current_->fetch->source)) return give_up_source();
+  send_want();
+}
+
+void AllReduceMachine::give_up_source() {
+  current_->blame = Blame{current_->fetch->source, 1};
+  stop_waiting();
+}
+
+void AllReduceMachine::send_want() {
+  const Current& c = *current_;
+  protocol::ReduceNote message = make_note(Kind::kWant, c.at, c.joined);
+  message.held = static_cast<std::uint32_t>(c.fetch->mean.attempt);
+  message.sha256 = c.fetch->mean.sha256;
+  send(c.fetch->source, std::move(message));
+}
+
+// A mean that we asked for. Who sends another is named, and not asked again in this exchange.
+void AllReduceMachine::receive_mean(PieceReceived& piece) {
+  Current& c = *current_;
+  const bool for_end =
+      c.ended && c.ended->asked() == piece.from && c.ended->commit.attempt == piece.attempt;
+  const bool for_attempt =
+      c.fetch && c.fetch->source == piece.from && c.fetch->mean.attempt == piece.attempt;
+  if (piece.floats.values.size() != c.input.values.size() || (!for_end && !for_attempt)) return;
+  const Sha256Digest digest = sha256(as_bytes(piece.floats.values));
+  if (for_end && digest == c.ended->commit.sha256) {
+    return finish(std::move(c.ended->commit), piece.floats);
+  }
+  if (for_attempt && digest == c.fetch->mean.sha256) {
+    Mean mean = std::move(c.fetch->mean);
+    mean.floats = piece.floats;
+    c.fetch.reset();
+    wait();
+    return accept(std::move(mean));
+  }
+  say(LogLevel::kWarning,
+      fmt::format("{} sends other numbers than the mean of exchange {}, attempt {}, that it was "
+                  "asked for: it is not asked again",
+                  names_[piece.from], c.at.exchange, piece.attempt));
+  c.false_donors.insert(piece.from);
+  if (for_attempt) give_up_source();
+  if (for_end) try_next_source();
+}
+
+// The holder has it, and whoever has finished; its members come first.
+void AllReduceMachine::look_for(Commit commit) {
+  std::optional<Ended>& ended = current_->ended;
+  const auto may_have_it = [this](Member m) {
+    return m != self_ && !current_->false_donors.contains(m);
+  };
+  if (!ended || ended->commit.sha256 != commit.sha256) {
+    Members sources;
+    if (may_have_it(commit.holder)) sources.push_back(commit.holder);
+    for (const bool lost : {false, true}) {
+      for (const Member m : commit.members) {
+        if (may_have_it(m) && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
+      }
+    }
+    if (sources.empty()) return;
+    ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
+    ask_source();
+  } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * peers_.size()) {
+    const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
+    ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
+  }
+}
+
+void AllReduceMachine::ask_source() {
+  const Ended& ended = *current_->ended;
+  protocol::ReduceNote message = make_note(Kind::kWant, ended.commit.at, ended.commit.attempt);
+  message.held = static_cast<std::uint32_t>(ended.commit.attempt);
+  message.sha256 = ended.commit.sha256;
+  send(ended.asked(), std::move(message));
+}
+
+void AllReduceMachine::try_next_source() {
+  Ended& ended = *current_->ended;
+  while (++ended.source < ended.sources.size()) {
+    if (current_->false_donors.contains(ended.asked())) continue;
+    ended.asked_at = now_;
+    return ask_source();
+  }
+  if (settled_ == ended.commit.at) current_->blame = Blame{ended.commit.holder, 1};  // not hearsay
+  current_->ended.reset();  // nobody has it
+  settled_.reset();
+  if (!waiting_for() && !gather_) register_with(gatherer_after(self_));
+}
+
+std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
+  if (!current_ || !current_->ended) return std::nullopt;
+  const Ended& ended = *current_->ended;
+  const auto& down = peers_[ended.asked()].down_since;
+  const TimePoint until = ended.asked_at + stretched(piece_wait());
+  return down ? std::min(until, std::max(*down, ended.asked_at) + kRelink) : until;
+}
+
+// It does not have the mean that we asked it for.
+void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
+  if (!current_ || progress_of(note) != current_->at) return;
+  const Current& c = *current_;
+  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == note.held) {
+    try_next_source();
+  } else if (c.fetch && c.fetch->source == from && c.fetch->mean.attempt == note.held) {
+    give_up_source();
+  }
+}
+
+void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
+  const Floats* mean = nullptr;
+  const Progress at = progress_of(note);
+  if (const Last* const ended = ended_with(at)) {
+    expected_.insert(from);
+    if (note.sha256 != ended->commit.sha256) return send_commit(from, ended->commit);
+    mean = &ended->mean;
+  } else if (current_ && at == current_->at) {
+    if (holds(note.sha256)) mean = &current_->held.floats;
+  } else if (answer_if_over(from, note)) {
+    return;
+  }
+  if (mean == nullptr) {
+    protocol::ReduceNote answer = make_note(Kind::kNotYet, at, note.attempt);
+    answer.held = note.held;
+    return send(from, std::move(answer));
+  }
+  if (peers_[from].wants == kWantsMax) return;
+  ++peers_[from].wants;
+  actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
+}
+
+}  // namespace starling::collective
