@@ -480,6 +480,9 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   // What a majority that remembers holds now has passed all that we may have promised before.
   const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
+  // The others have got all that they waited for.
+  const bool took_part = holds(commit.sha256);
+  if (!took_part && current_->blame) call_silent(current_->blame->member);
   commit.holder = self_;
   last_ = Last{std::move(commit), std::move(mean)};
   former_.reset();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Notes and pieces that no honest member sends, in the middle of honest runs: they change nothing,
 // crash nothing and are not kept.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -128,7 +130,9 @@ TEST(AllReduceHostile, AResultIsNotSentForEver) {
   std::size_t sent = 0;
   for (int i = 0; i < 1000; ++i) {
     (void)machine.on(LinkUp{1, {}}, TimePoint{});  // a new link is no new exchange
-    sent += machine.on(note(1, Kind::kWant, 0, 1), TimePoint{}).size();
+    NoteReceived want = note(1, Kind::kWant, 0, 1);
+    want.note.sha256 = sha256(as_bytes(std::span(kInput)));
+    sent += machine.on(want, TimePoint{}).size();
   }
   EXPECT_GT(sent, 0U);
   EXPECT_LE(sent, 16U);
@@ -430,33 +434,22 @@ TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
 struct Forger {
   const char* name;
   const char* named_for;
+  bool claims;  // in each attempt that it holds a mean of a majority
   std::function<bool(protocol::ReduceNote&, std::uint32_t lie)> forge;
 };
 
 std::vector<Forger> forgers() {
-  const auto claim = [](protocol::ReduceNote& note, std::uint32_t lie) {
-    if (note.kind != Kind::kRegister) return;
-    note.held = note.attempt;
-    note.members = {0, 1, 2, 3, 4};
-    note.sha256 = digest_of(lie);
-  };
   return {
-      {"a mean of a majority in each attempt, which it never sends", "gave it to nobody",
-       [claim](protocol::ReduceNote& note, std::uint32_t lie) {
-         claim(note, lie);
-         return note.kind != Kind::kNotYet && note.kind != Kind::kAsk;
-       }},
-      {"the same, and it says that it does not have it", "gave it to nobody",
-       [claim](protocol::ReduceNote& note, std::uint32_t lie) {
-         claim(note, lie);
-         return true;
-       }},
-      {"that it is done with a mean that nobody holds", "another mean",
+      {"a mean of a majority in each attempt, which it never sends", "gave it to nobody", true,
+       [](protocol::ReduceNote&, std::uint32_t) { return false; }},
+      {"the same, and it says that it does not have it", "gave it to nobody", true,
+       [](protocol::ReduceNote& note, std::uint32_t) { return note.kind == Kind::kNotYet; }},
+      {"that it is done with a mean that nobody holds", "another mean", false,
        [](protocol::ReduceNote& note, std::uint32_t lie) {
          if (note.kind == Kind::kDone) note.sha256 = digest_of(lie);
          return true;
        }},
-      {"never that it is done", "",
+      {"never that it is done", "", false,
        [](protocol::ReduceNote& note, std::uint32_t) { return note.kind != Kind::kDone; }},
   };
 }
@@ -473,9 +466,22 @@ TEST(AllReduceHostile, WhoClaimsMeansHoldsNobodyUpForLong) {
           if (are_few) world.exchanges = 12;
           ReduceNetwork network(world);
           std::uint32_t lie = 0;
-          network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
+          std::map<Member, protocol::ReduceNote> registered;  // with whom, last
+          network.forge = [&](Member from, Member to, protocol::ReduceNote& note) {
+            if (from != self && note.kind == Kind::kRegister) registered[to] = note;
             return from != self || forger.forge(note, ++lie);
           };
+          std::function<void()> claim = [&] {
+            for (auto& [to, note] : registered) {
+              note.held = note.attempt;
+              note.members = {0, 1, 2, 3, 4};
+              note.sha256 = digest_of(++lie);
+              note.count = 0;
+              if (to != self) network.tell(self, to, note);
+            }
+            network.at(0.02, claim);
+          };
+          if (forger.claims) network.at(0.5, claim);
           if (are_few) {
             for (const Member m : {1U, 3U, 4U}) network.at(1, [&network, m] { network.kill(m); });
           }
@@ -490,7 +496,9 @@ TEST(AllReduceHostile, WhoClaimsMeansHoldsNobodyUpForLong) {
             EXPECT_LT(pace_of(network).most, 40);
           }
           const std::string_view why = forger.named_for;
-          if (!why.empty() && !are_few) EXPECT_TRUE(is_named(network, self, why));
+          if (why.empty() || are_few || self == 0) continue;  // as a gatherer it says none of it
+          EXPECT_TRUE(is_named(network, self, why))
+              << fmt::format("{}", fmt::join(network.said(), "\n"));
         }
       }
     }
@@ -549,7 +557,9 @@ TEST(AllReduceHostile, WhoIsLateEachTimeDoesNotStretchTheDeadline) {
 // Who always takes three times as long as the others is waited for all the same.
 TEST(AllReduceHostile, WhoIsSlowTakesPart) {
   World world = liars_world(1);
+  world.exchanges = 20;
   world.spread = 1;
+  world.options.stragglers.initial = std::chrono::seconds(60);  // it takes part in the first one
   ReduceNetwork network(world);
   for (Exchange e = 0; e < world.exchanges; ++e) {
     for (Member m = 0; m < kOfLiar; ++m) network.delay_begin(m, e, m == 2 ? 24 : 8);
@@ -557,7 +567,7 @@ TEST(AllReduceHostile, WhoIsSlowTakesPart) {
   ASSERT_EQ(network.run(), "") << network.trace();
   std::size_t with_it = 0;
   for (const Finished& result : network.finished(0)) with_it += result.members.size() == 5 ? 1 : 0;
-  EXPECT_GT(with_it, 50U);
+  EXPECT_GT(with_it, 15U);
 }
 
 // It is heard, and takes part in nothing: those who are left with it are no majority, and go on.
