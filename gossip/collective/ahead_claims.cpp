@@ -10,7 +10,7 @@ using protocol::Progress;
 
 namespace {
 
-constexpr unsigned kDoubtDoublingsMax = 10;
+constexpr unsigned kDoubtDoublingsMax = 6;
 
 }  // namespace
 

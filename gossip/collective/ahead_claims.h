@@ -32,7 +32,8 @@ class AheadClaims {
   bool any_new() const;
   void doubt();
   // A claim was believed, and a model came, or none. A member whose claim came to nothing is
-  // believed only as one of more than half for `wait`, and for twice as long each time.
+  // believed only as one of more than half for `wait`, and for twice as long each time, up to 64
+  // times.
   void came_true(protocol::Member teller) { records_[teller] = {}; }
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.

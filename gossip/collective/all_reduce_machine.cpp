@@ -93,10 +93,8 @@ void AllReduceMachine::handle(Begin& begin) {
     expected_ = std::move(given_up->expected);
     donors_.clear();
   } else {
-    if (given_up) {
-      claims_.came_true(given_up->teller);
-      claims_.pace().took(begin.at.exchange, now_);
-    }
+    if (given_up) claims_.came_true(given_up->teller);
+    if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
     for (Peer& peer : peers_) peer.wants = 0;
     current_ = Current{
         .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
@@ -121,6 +119,12 @@ void AllReduceMachine::handle(Begin& begin) {
     return report();
   }
   register_with(is_lost(gatherer_) ? gatherer_after(gatherer_) : gatherer_);
+}
+
+// It is where it was told that others are: at the end of the run, no Begin may follow.
+void AllReduceMachine::handle(Copied&) {
+  const auto given_up = std::exchange(given_up_, std::nullopt);
+  if (given_up) claims_.came_true(given_up->teller);
 }
 
 void AllReduceMachine::handle(LinkUp& event) {
@@ -687,7 +691,7 @@ bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& not
   }
   protocol::ReduceNote message =
       make_note(Kind::kAhead, given_up_ ? given_up_->current.at : open(), 0);
-  if (current_) message.members = donors_;
+  if (!given_up_) message.members = donors_;
   if (message.members.empty() && last_) {
     std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
                                 [this](Member m) { return is_lost(m); });
@@ -736,6 +740,7 @@ bool AllReduceMachine::catch_up() {
   c.fetch.reset();
   c.ended.reset();
   c.sent.clear();
+  c.failed.clear();
   given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
   current_.reset();
   early_.clear();

@@ -55,8 +55,10 @@ struct PieceReceived {  // whole
   std::uint64_t place = 0;
   Floats floats;
 };
+struct Copied {
+};               // after CatchUp: a model came that is as far as it said, whether or not it begins
 struct Tick {};  // next_deadline() has passed
-using Event = std::variant<Begin, LinkUp, LinkDown, NoteReceived, PieceReceived, Tick>;
+using Event = std::variant<Begin, Copied, LinkUp, LinkDown, NoteReceived, PieceReceived, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct SendNote {
@@ -78,7 +80,8 @@ struct Finished {
   Floats mean;
 };
 // The donors have come to `next`, and what we are at is given up: copy a model of theirs, then
-// Begin there or further; or, where no donor gives one, Begin again where we were.
+// tell with Copied, and Begin there or further; or, where no donor gives one, Begin again where we
+// were.
 struct CatchUp {
   Progress next;
   std::vector<Member> donors;
@@ -282,6 +285,7 @@ class AllReduceMachine {
   };
 
   void handle(Begin&);
+  void handle(Copied&);
   void handle(LinkUp&);
   void handle(LinkDown&);
   void handle(NoteReceived&);

@@ -300,6 +300,7 @@ void AllReduceProtocol::copied(Progress progress, std::span<const float> model) 
   // Meanwhile they went on; how far is believed as far as it can be.
   const bool counts = can_be(progress) && machine_.is_explainable(progress);
   at_ = counts ? progress : next_;
+  on(collective::Copied{});
   go_on();
 }
 

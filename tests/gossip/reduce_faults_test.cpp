@@ -311,7 +311,7 @@ TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
   EXPECT_EQ(answer(Kind::kAsk, 2).kind, Kind::kAhead);
   EXPECT_EQ(answer(Kind::kAsk, 2).exchange, 3U);
   EXPECT_EQ(answer(Kind::kAsk, 2).members, (std::vector<Member>{1}));
-  (void)machine.on(Begin{testing::at(5), share({3, 4})}, TimePoint{});
+  (void)machine.on(Copied{}, TimePoint{});
   EXPECT_EQ(answer(Kind::kWant, 4, 1).kind, Kind::kAhead);
   EXPECT_EQ(answer(Kind::kWant, 4, 1).exchange, 5U);
   EXPECT_EQ(answer(Kind::kWant, 4, 1).members, (std::vector<Member>{0, 2}));

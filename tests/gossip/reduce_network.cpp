@@ -346,7 +346,10 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
       const bool fails =
           (world_.copies_fail > 0 && rng_.uniform() < world_.copies_fail) || !can_copy(*catch_up);
       node.next = fails ? node.began.back() : catch_up->next;
-      if (!fails) node.catch_ups.push_back(catch_up->next);
+      if (!fails) {
+        node.catch_ups.push_back(catch_up->next);
+        (void)node.machine.on(Copied{}, queue_.now());
+      }
       begin_next(member, rng_.uniform() * world_.spread + (fails ? world_.copy_seconds : 0));
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));
