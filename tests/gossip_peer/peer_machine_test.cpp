@@ -732,17 +732,6 @@ TEST_F(AnAllReduce, ThatCopiesAModelWhenAnEpochEndsForgetsWhatItPromisedSinceIts
   EXPECT_FALSE(remembers()) << "still";
 }
 
-TEST_F(AnAllReduce, ThatFailedForgetsWhatItPromisedSinceItsCheckpoint) {
-  peer.prepares = false;
-  peer.give(peer.world.roster(2));
-  peer.feed(peer::Prepared{2, rejected("no-data", "there is no data")});
-  ASSERT_TRUE(peer.machine.failure());
-  peer.prepares = true;
-  peer.give(peer.world.roster(3));
-  EXPECT_EQ(peer.exchange(), 1U);
-  EXPECT_FALSE(remembers());
-}
-
 // --- while the coordinator is gone --------------------------------------------------------------
 
 class Fallbacks : public ::testing::Test {
