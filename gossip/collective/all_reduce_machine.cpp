@@ -420,6 +420,14 @@ void AllReduceMachine::offer(BackedMean mean) {
                  std::move(mean.mean)};
 }
 
+void AllReduceMachine::learn_from(const AllReduceMachine& former) {
+  arrivals_.learn_from(former.arrivals_);
+  pieces_.learn_from(former.pieces_);
+  claims_.pace() = former.claims_.pace();
+  is_left_out_ = former.is_left_out_;
+  missing_said_at_ = former.missing_said_at_;
+}
+
 // --- the end of an exchange ----------------------------------------------------------------------
 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
@@ -830,7 +838,7 @@ AllReduceMachine::Members AllReduceMachine::lost() const {
 }
 
 bool AllReduceMachine::is_quorum(std::size_t members) const {
-  return peers_.size() <= 2 || 2 * members > peers_.size();
+  return options_.any_mean || peers_.size() <= 2 || 2 * members > peers_.size();
 }
 
 std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {

@@ -100,6 +100,8 @@ struct AllReduceOptions {
                                      .min = std::chrono::seconds(3)};
   Duration answer = std::chrono::seconds(3);  // longest silence of a gatherer
   ShapeRule shape;
+  // The mean of any members counts: no majority is looked for, and nobody gives way.
+  bool any_mean = false;
 };
 
 // What a member remembers of the exchanges that it took part in before its machine began.
@@ -119,7 +121,33 @@ struct BackedMean {
   Floats mean;
 };
 
-class AllReduceMachine {
+// What ends each exchange with a mean: of all members, or of a group that is drawn for it
+// (group_reduce_machine.h).
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+
+  virtual std::vector<Action> on(Event event, TimePoint now) = 0;
+  // When Tick is due; none while it waits for no time.
+  virtual std::optional<TimePoint> next_deadline() const = 0;
+  // How long a piece is waited for, learned from those that came.
+  virtual Duration piece_wait() const = 0;
+  // Less than kWhole: this member is fresh, and no mean counts as backed on its word.
+  virtual Memory memory() const = 0;
+  // Whether a majority can be there by now, as far as the pace of exchanges tells.
+  virtual bool is_explainable(Progress at) const = 0;
+  // What an exchange of a majority takes, local steps included; none: not seen yet.
+  virtual std::optional<Duration> pace() const = 0;
+  // For the machine of the next epoch, whose members may lack the commit: what the last exchange
+  // ended with, if this member was among those who made it.
+  virtual std::optional<BackedMean> backed_mean() const = 0;
+  // Whether this member has a part in that exchange of its own, for now.
+  virtual bool takes_part(Member member, Progress at) const = 0;
+  // Members of the exchange at hand, this one included.
+  virtual std::size_t members() const = 0;
+};
+
+class AllReduceMachine final : public Reducer {
  public:
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
@@ -127,26 +155,24 @@ class AllReduceMachine {
                    std::vector<std::string> names, Progress next = {},
                    const std::set<Member>& absent = {}, Memory memory = Memory::kWhole);
 
-  // For the machine of the next epoch, whose members may lack the commit: what the last exchange
-  // ended with, if this member was among those who made it.
-  std::optional<BackedMean> backed_mean() const;
-  // The same of the epoch before, which had these members in these places. Requires: no event yet.
+  std::optional<BackedMean> backed_mean() const override;
+  // That of the epoch before, which had these members in these places. Requires: no event yet.
   void offer(BackedMean mean);
+  // What that machine has learned of times, among other members of the same run.
+  void learn_from(const AllReduceMachine& former);
 
-  std::vector<Action> on(Event event, TimePoint now);
-  // When Tick is due; none while it waits for no time.
-  std::optional<TimePoint> next_deadline() const;
-  // How long a piece is waited for, learned from those that came.
-  Duration piece_wait() const;
+  std::vector<Action> on(Event event, TimePoint now) override;
+  std::optional<TimePoint> next_deadline() const override;
+  Duration piece_wait() const override;
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
   // Whom this member waits for, if for a single one.
   std::optional<Member> waiting_for() const;
-  // Less than kWhole: this member is fresh, and no mean counts as backed on its word.
-  Memory memory() const { return memory_; }
-  bool is_explainable(Progress at) const { return claims_.is_explainable(at, now_); }
-  // What an exchange of a majority takes, local steps included; none: not seen yet.
-  std::optional<Duration> pace() const { return claims_.pace().usual(); }
+  Memory memory() const override { return memory_; }
+  bool is_explainable(Progress at) const override { return claims_.is_explainable(at, now_); }
+  std::optional<Duration> pace() const override { return claims_.pace().usual(); }
+  bool takes_part(Member, Progress) const override { return true; }
+  std::size_t members() const override { return peers_.size(); }
   // Floats that came before the attempt they belong to; at most d of each other member.
   std::size_t early_floats() const;
 

@@ -22,6 +22,8 @@ class ArrivalDeadline {
   // min <= mean + 4 deviations <= max; `initial` before anything was seen.
   Duration duration() const;
   void learn(Duration lateness);
+  // What `other` has learned, within the limits of this one.
+  void learn_from(const ArrivalDeadline& other);
 
  private:
   Options options_;

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/group_reduce_machine.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace starling::collective {
+namespace {
+
+using Kind = protocol::ReduceNote::Kind;
+
+// Members whose model is copied at a time.
+constexpr std::size_t kDonorsMax = 4;
+// A minority that got no model tries again after so many times the longest silence of a gatherer.
+constexpr int kReturnWaits = 4;
+
+std::optional<Member> place_of(const std::vector<Member>& members, Member member) {
+  const auto at = std::ranges::lower_bound(members, member);
+  if (at == members.end() || *at != member) return std::nullopt;
+  return static_cast<Member>(at - members.begin());
+}
+
+// An exchange, to its own machine: what else a Progress says is between the groups' members.
+Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
+
+// Who says this is at the note's exchange, or was.
+bool takes_part_itself(Kind kind) {
+  return kind == Kind::kRegister || kind == Kind::kList || kind == Kind::kDone ||
+         kind == Kind::kCommit;
+}
+
+bool wants_an_answer(Kind kind) {
+  return kind == Kind::kRegister || kind == Kind::kAsk || kind == Kind::kWant;
+}
+
+}  // namespace
+
+GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, const GroupDraw& draw,
+                                       Member self, std::vector<std::string> names, Progress next,
+                                       const std::set<Member>& absent,
+                                       const protocol::Support& before, TimePoint now)
+    : options_(options),
+      epoch_(epoch),
+      draw_(draw),
+      self_(self),
+      names_(std::move(names)),
+      at_(next),
+      is_starting_(options.start.has_value()),
+      peers_(names_.size()),
+      quorum_(names_.size(), now, before),
+      now_(now) {
+  STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
+  for (const Member member : absent) {
+    peers_.at(member).missing = true;
+    quorum_.reach(member, false, now);
+  }
+}
+
+std::vector<Action> GroupReduceMachine::on(Event event, TimePoint now) {
+  now_ = now;
+  std::visit([this](auto& e) { handle(e); }, event);
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> GroupReduceMachine::next_deadline() const {
+  std::optional<TimePoint> due;
+  if (held_) due = held_until_;
+  for (const auto& [exchange, group] : groups_) {
+    const auto of_group = group.machine.next_deadline();
+    if (of_group) due = std::min(due.value_or(*of_group), *of_group);
+  }
+  return due;
+}
+
+Duration GroupReduceMachine::piece_wait() const {
+  const Group* const group = ended_last_ ? find(*ended_last_) : find(at_.exchange);
+  return group != nullptr ? group->machine.piece_wait() : options_.exchange.pieces.initial;
+}
+
+std::optional<Duration> GroupReduceMachine::pace() const {
+  const Group* const group = ended_last_ ? find(*ended_last_) : nullptr;
+  return group != nullptr ? group->machine.pace() : std::nullopt;
+}
+
+bool GroupReduceMachine::is_explainable(Progress at) const {
+  const Group* const group = find(at_.exchange);
+  return group == nullptr || group->machine.is_explainable(at);
+}
+
+bool GroupReduceMachine::takes_part(Member member, Progress at) const {
+  const Group* const group = find(at.exchange);
+  return group != nullptr && place_of(group->members, member);
+}
+
+std::size_t GroupReduceMachine::members() const {
+  const Group* const group = find(at_.exchange);
+  return group != nullptr ? group->members.size() : draw_.group_of(self_, at_.exchange).size();
+}
+
+// --- events --------------------------------------------------------------------------------------
+
+void GroupReduceMachine::handle(Begin& begin) {
+  held_ = std::move(begin);
+  if (is_starting_ && !has_met_all()) {
+    held_until_ = now_ + *options_.start;
+    return;
+  }
+  begin_now();
+}
+
+void GroupReduceMachine::handle(LinkUp& up) {
+  if (up.member >= peers_.size() || up.member == self_) return;
+  Peer& peer = peers_[up.member];
+  peer.met = peer.is_up = true;
+  peer.is_down = false;
+  reach(up.member, true);
+  if (up.at && up.at->backed <= up.at->exchange) {
+    if (up.at->exchange + kKept >= at_.exchange) peer.missing = false;
+    if (up.at->exchange > at_.exchange) is_starting_ = false;  // the network runs
+    if (is_outranked_by(*up.at)) outranked_by_ = {up.member, *up.at};
+  }
+  for (auto& [exchange, group] : groups_) {
+    const auto place = place_of(group.members, up.member);
+    if (place) perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
+  }
+  if (up.at && up.at->exchange > at_.exchange + kKept) {
+    hear_of_further(up.member, up.at->exchange);
+  }
+  if (held_ && (!is_starting_ || has_met_all())) begin_now();
+  if (outranked_by_ && busy_) copy_model_of_quorum();
+}
+
+void GroupReduceMachine::handle(LinkDown& down) {
+  if (down.member >= peers_.size() || down.member == self_) return;
+  Peer& peer = peers_[down.member];
+  peer.is_up = false;
+  peer.is_down = true;
+  // Who was never met may still be starting.
+  if (peer.met || !is_starting_) reach(down.member, false);
+  for (auto& [exchange, group] : groups_) {
+    const auto place = place_of(group.members, down.member);
+    if (place) perform(exchange, group.machine.on(LinkDown{*place}, now_));
+  }
+}
+
+void GroupReduceMachine::handle(NoteReceived& came) {
+  protocol::ReduceNote& note = came.note;
+  if (came.from >= peers_.size() || came.from == self_ || note.epoch != epoch_) return;
+  if (note.backed > note.exchange || one_gives_way(came.from, note)) return;
+  const Exchange exchange = note.exchange;
+  if (held_ && exchange > at_.exchange) {
+    is_starting_ = false;  // the network runs
+    begin_now();
+  }
+  if (note.kind == Kind::kAhead || exchange > at_.exchange + kAhead) {
+    return hear_of_further(came.from, exchange);
+  }
+  if (exchange < at_.exchange && find(exchange) == nullptr) {
+    if (wants_an_answer(note.kind)) tell_where_we_are(came.from);
+    return;
+  }
+  const auto place = place_of(open(exchange).members, came.from);
+  if (!place) return;
+  if (takes_part_itself(note.kind)) peers_[came.from].missing = false;
+  note.backed = exchange;
+  give(exchange, NoteReceived{*place, std::move(note)});
+}
+
+void GroupReduceMachine::handle(PieceReceived& came) {
+  const Group* const group = find(came.at.exchange);
+  const auto place = group != nullptr ? place_of(group->members, came.from) : std::nullopt;
+  if (!place || came.epoch != epoch_) return;
+  came.from = *place;
+  came.at = of_machine(came.at.exchange);
+  give(came.at.exchange, std::move(came));
+}
+
+void GroupReduceMachine::handle(Tick&) {
+  if (held_ && now_ >= held_until_) begin_now();
+  for (auto& [exchange, group] : groups_) {
+    const auto due = group.machine.next_deadline();
+    if (due && *due <= now_) perform(exchange, group.machine.on(Tick{}, now_));
+  }
+}
+
+// --- exchanges -----------------------------------------------------------------------------------
+
+bool GroupReduceMachine::has_met_all() const {
+  for (Member member = 0; member < peers_.size(); ++member) {
+    if (member != self_ && !peers_[member].met && !peers_[member].missing) return false;
+  }
+  return true;
+}
+
+void GroupReduceMachine::begin_now() {
+  const Begin begin = *std::exchange(held_, std::nullopt);
+  const Exchange exchange = begin.at.exchange;
+  if (std::exchange(is_starting_, false)) {
+    for (Member member = 0; member < peers_.size(); ++member) {
+      if (peers_[member].is_down) reach(member, false);
+    }
+  }
+  const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
+  if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
+  forget_groups(exchange);
+  at_ = begin.at;
+  busy_ = true;
+  if (!is_minority()) outranked_by_.reset();
+  if (outranked_by_) return copy_model_of_quorum();
+  // It may be there already, as things were then.
+  Group& group = open(exchange);
+  const Group* const former = ended_last_ ? find(*ended_last_) : nullptr;
+  if (former != nullptr) group.machine.learn_from(former->machine);
+  for (Member place = 0; place < group.members.size(); ++place) {
+    if (peers_[group.members[place]].missing) give(exchange, LinkDown{place});
+  }
+  give(exchange, Begin{of_machine(exchange), begin.input});
+}
+
+// All that are not around the exchange that is about to begin. Whoever goes back, to the model of a
+// quorum, knows nothing of what follows there.
+void GroupReduceMachine::forget_groups(Exchange exchange) {
+  const bool goes_back = exchange < at_.exchange;
+  std::erase_if(groups_, [&](const auto& entry) {
+    const Exchange of = entry.first;
+    if (goes_back && of >= exchange) return true;
+    return (of + kKept < exchange && of != ended_last_) || of > exchange + kAhead;
+  });
+}
+
+GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
+  if (const auto found = groups_.find(exchange); found != groups_.end()) return found->second;
+  std::vector<Member> members = draw_.group_of(self_, exchange);
+  std::vector<std::string> names;
+  std::set<Member> absent;
+  for (Member place = 0; place < members.size(); ++place) {
+    const Peer& peer = peers_[members[place]];
+    names.push_back(names_[members[place]]);
+    if (peer.missing || peer.is_down) absent.insert(place);
+  }
+  AllReduceOptions options = options_.exchange;
+  options.any_mean = true;
+  AllReduceMachine machine(options, epoch_, *place_of(members, self_), std::move(names),
+                           of_machine(exchange), absent);
+  if (const Group* const former = ended_last_ ? find(*ended_last_) : nullptr) {
+    machine.learn_from(former->machine);
+  }
+  Group& group =
+      groups_.emplace(exchange, Group{std::move(members), std::move(machine)}).first->second;
+  for (Member place = 0; place < group.members.size(); ++place) {
+    const bool is_there = peers_[group.members[place]].is_up && !absent.contains(place);
+    if (is_there) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
+  }
+  return group;
+}
+
+const GroupReduceMachine::Group* GroupReduceMachine::find(Exchange exchange) const {
+  const auto found = groups_.find(exchange);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+void GroupReduceMachine::give(Exchange exchange, Event event) {
+  perform(exchange, groups_.at(exchange).machine.on(std::move(event), now_));
+}
+
+void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions) {
+  const Group& group = groups_.at(exchange);
+  for (Action& action : actions) {
+    if (auto* note = std::get_if<SendNote>(&action)) {
+      note->to = group.members[note->to];
+      const Exchange of = note->note.exchange;
+      note->note.backed = is_minority() && of > 0 ? std::min(at_.backed, of - 1) : of;
+    } else if (auto* piece = std::get_if<SendPiece>(&action)) {
+      piece->to = group.members[piece->to];
+    } else if (auto* finished = std::get_if<Finished>(&action)) {
+      perform(group, std::move(*finished));
+      continue;
+    } else if (auto* catch_up = std::get_if<CatchUp>(&action)) {
+      for (Member& donor : catch_up->donors) donor = group.members[donor];
+      if (is_minority()) catch_up->next.backed = at_.backed;
+      busy_ = false;
+    }
+    actions_.push_back(std::move(action));
+  }
+}
+
+void GroupReduceMachine::perform(const Group& group, Finished finished) {
+  const Exchange exchange = finished.at.exchange;
+  for (Member& member : finished.members) member = group.members[member];
+  if (std::ranges::binary_search(finished.members, self_)) {
+    for (const Member member : group.members) {
+      if (!std::ranges::binary_search(finished.members, member)) peers_[member].missing = true;
+    }
+  }
+  finished.at = at_;
+  finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};
+  at_ = finished.next;
+  ended_last_ = exchange;
+  busy_ = false;
+  actions_.emplace_back(std::move(finished));
+}
+
+// --- who is elsewhere ----------------------------------------------------------------------------
+
+// That member does not come to our exchange any more. Whether it is to be followed is for our group
+// to judge.
+void GroupReduceMachine::hear_of_further(Member from, Exchange exchange) {
+  if (exchange <= at_.exchange) return;
+  const auto place = place_of(open(at_.exchange).members, from);
+  if (!place) return;
+  if (exchange <= at_.exchange + kKept) return give(at_.exchange, LinkDown{*place});
+  give(at_.exchange, NoteReceived{*place,
+                                  {.kind = Kind::kAhead,
+                                   .epoch = epoch_,
+                                   .exchange = exchange,
+                                   .members = {*place},
+                                   .backed = exchange}});
+}
+
+// What a minority learned apart is not mixed with the models of a quorum.
+bool GroupReduceMachine::one_gives_way(Member from, const protocol::ReduceNote& note) {
+  const Progress theirs = progress_of(note);
+  if (theirs.backed < theirs.exchange && !is_minority()) {
+    if (wants_an_answer(note.kind)) tell_where_we_are(from);
+    return true;
+  }
+  if (!is_outranked_by(theirs)) return false;
+  outranked_by_ = {from, theirs};
+  if (busy_) copy_model_of_quorum();
+  return true;
+}
+
+bool GroupReduceMachine::is_outranked_by(Progress theirs) const {
+  return is_minority() && quorum_.held() && theirs.backed == theirs.exchange &&
+         theirs.backed > at_.backed && now_ >= returns_again_at_;
+}
+
+void GroupReduceMachine::copy_model_of_quorum() {
+  const auto [from, theirs] = *std::exchange(outranked_by_, std::nullopt);
+  returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
+  busy_ = false;
+  groups_.erase(at_.exchange);
+  CatchUp catch_up{.next = theirs, .donors = {from}};
+  for (Member member = 0; member < peers_.size(); ++member) {
+    const bool is_other = member != from && peers_[member].is_up;
+    if (is_other && catch_up.donors.size() < kDonorsMax) catch_up.donors.push_back(member);
+  }
+  actions_.emplace_back(std::move(catch_up));
+}
+
+void GroupReduceMachine::reach(Member member, bool reachable) {
+  if (!quorum_.reach(member, reachable, now_)) return;
+  actions_.emplace_back(Say{quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell()});
+}
+
+void GroupReduceMachine::tell_where_we_are(Member to) {
+  actions_.emplace_back(SendNote{to,
+                                 {.kind = Kind::kAhead,
+                                  .epoch = epoch_,
+                                  .exchange = at_.exchange,
+                                  .members = {self_},
+                                  .backed = at_.backed}});
+}
+
+}  // namespace starling::collective

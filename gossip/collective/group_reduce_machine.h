@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce in groups (drawn_groups.h), as a deterministic machine: for each exchange one
+// AllReduceMachine among the members of this member's group. The last ones are kept to answer those
+// who come late; the next ones may be there before this member begins, since others are ahead and
+// register with it. In notes members are named by their place in the group, which all draw alike.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gossip/collective/all_reduce_machine.h"
+#include "gossip/collective/drawn_groups.h"
+#include "gossip/progress/quorum.h"
+
+namespace starling::collective {
+
+// Nothing is agreed among groups: a mean of those of a group who came in time counts as any other.
+// A member that reaches no quorum of all members goes on all the same, and copies the model of one
+// that does when they meet again: until then `backed` of its Progress stays where it was.
+class GroupReduceMachine final : public Reducer {
+ public:
+  // A member that is up to so many exchanges behind still gets a mean; further back it has to copy
+  // a model.
+  static constexpr Exchange kKept = 2;
+  // Messages for exchanges further ahead than this change nothing but where their sender is.
+  static constexpr Exchange kAhead = 4;
+
+  struct Options {
+    AllReduceOptions exchange;
+    // The first exchange begins when all were met, or after this: they may be starting. None: the
+    // network runs.
+    std::optional<Duration> start;
+  };
+  // `names`: of all members. `next`: what the first Begin will be of. `absent`: not waited for
+  // until they are heard. `before`: what was said of the model in an earlier epoch or process.
+  // Requires: self < names.size() == draw.members.
+  GroupReduceMachine(const Options& options, Epoch epoch, const GroupDraw& draw, Member self,
+                     std::vector<std::string> names, Progress next, const std::set<Member>& absent,
+                     const protocol::Support& before, TimePoint now);
+
+  std::vector<Action> on(Event event, TimePoint now) override;
+  std::optional<TimePoint> next_deadline() const override;
+  Duration piece_wait() const override;
+  Memory memory() const override { return Memory::kWhole; }
+  bool is_explainable(Progress at) const override;
+  std::optional<Duration> pace() const override;
+  std::optional<BackedMean> backed_mean() const override { return std::nullopt; }
+  bool takes_part(Member member, Progress at) const override;
+  std::size_t members() const override;
+  // Exchanges that have a machine now.
+  std::size_t machines() const { return groups_.size(); }
+
+ private:
+  struct Group {
+    std::vector<Member> members;  // by place
+    AllReduceMachine machine;
+  };
+  struct Peer {
+    bool met = false;
+    bool is_up = false;    // its link; as far as was said
+    bool is_down = false;  // the same: neither before anything was said
+    bool missing = false;  // an exchange of ours ended without it, and it came to none since
+  };
+
+  void handle(Begin& begin);
+  void handle(LinkUp& up);
+  void handle(LinkDown& down);
+  void handle(NoteReceived& came);
+  void handle(PieceReceived& came);
+  void handle(Tick&);
+
+  void begin_now();
+  bool has_met_all() const;
+  Group& open(Exchange exchange);
+  const Group* find(Exchange exchange) const;
+  void forget_groups(Exchange exchange);
+  void give(Exchange exchange, Event event);
+  void perform(Exchange exchange, std::vector<Action> actions);
+  void perform(const Group& group, Finished finished);
+  void hear_of_further(Member from, Exchange exchange);
+  bool one_gives_way(Member from, const protocol::ReduceNote& note);
+  bool is_outranked_by(Progress theirs) const;
+  void copy_model_of_quorum();
+  void reach(Member member, bool reachable);
+  bool is_minority() const { return at_.backed < at_.exchange; }
+  void tell_where_we_are(Member to);
+
+  const Options options_;
+  const Epoch epoch_;
+  const GroupDraw draw_;
+  const Member self_;
+  const std::vector<std::string> names_;
+  Progress at_;                         // the exchange at hand, or to begin
+  std::optional<Begin> held_;           // until all were met
+  TimePoint held_until_{};              // or then
+  bool is_starting_;                    // nothing has begun yet
+  bool busy_ = false;                   // it has begun, and neither ended nor given up
+  std::vector<Peer> peers_;             // by member
+  gossip::Quorum quorum_;               // of all members
+  std::map<Exchange, Group> groups_;    // around at_
+  std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
+  // A member that has a quorum, met by a minority, and where it is.
+  std::optional<std::pair<Member, Progress>> outranked_by_;
+  TimePoint returns_again_at_{};  // not before
+  TimePoint now_{};
+  std::vector<Action> actions_;
+};
+
+}  // namespace starling::collective

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What notes and pieces from outside a group, or of exchanges that are elsewhere, can do to a
+// member that averages in groups.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gossip/collective/group_reduce_machine.h"
+#include "tests/gossip/reduce_network.h"
+
+namespace starling::collective {
+namespace {
+
+using Kind = protocol::ReduceNote::Kind;
+using testing::member_names;
+
+constexpr std::uint32_t kNetworkMembers = 12;
+constexpr GroupDraw kDraw{.seed = 1, .members = kNetworkMembers, .size = 4};
+
+// Member 0 at exchange 10 of a network that runs, linked with all.
+class OneOfAGroup : public ::testing::Test {
+ protected:
+  OneOfAGroup()
+      : machine_({}, 1, kDraw, 0, member_names(kNetworkMembers), at(10), {}, {}, TimePoint{}) {
+    for (Member member = 1; member < kNetworkMembers; ++member) give(LinkUp{member, std::nullopt});
+  }
+  static Progress at(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
+  static protocol::ReduceNote note(Kind kind, Exchange exchange, std::uint32_t attempt = 1) {
+    return {.kind = kind,
+            .epoch = 1,
+            .exchange = exchange,
+            .attempt = attempt,
+            .members = {0, 1},
+            .backed = exchange};
+  }
+  std::vector<Action> give(Event event) { return machine_.on(std::move(event), now_); }
+  std::vector<Action> tell(Member from, protocol::ReduceNote note) {
+    return give(NoteReceived{from, std::move(note)});
+  }
+  void begin() { give(Begin{at(10), share({1, 2, 3})}); }
+  std::vector<Member> mates(Exchange exchange = 10) const {
+    std::vector<Member> group = kDraw.group_of(0, exchange);
+    std::erase(group, 0);
+    return group;
+  }
+  Member stranger(Exchange exchange = 10) const {
+    const std::vector<Member> group = kDraw.group_of(0, exchange);
+    Member member = 1;
+    while (std::ranges::binary_search(group, member)) ++member;
+    return member;
+  }
+  template <class Wanted>
+  static std::size_t count(const std::vector<Action>& actions) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        actions, [](const Action& action) { return std::holds_alternative<Wanted>(action); }));
+  }
+
+  TimePoint now_{std::chrono::seconds(100)};
+  GroupReduceMachine machine_;
+};
+
+TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
+  begin();
+  const std::size_t machines = machine_.machines();
+  for (const Kind kind : {Kind::kRegister, Kind::kList, Kind::kDone, Kind::kCommit, Kind::kWant,
+                          Kind::kAsk, Kind::kNotYet, Kind::kWait, Kind::kAhead}) {
+    for (Member from = 1; from < kNetworkMembers; ++from) {
+      for (const Exchange far : {Exchange{15}, Exchange{1} << 40, ~Exchange{0}}) {
+        // One of a group of four alone is not believed before the pace is known.
+        if (from != mates()[0] && from != stranger()) continue;
+        EXPECT_EQ(count<CatchUp>(tell(from, note(kind, far))), 0U);
+        EXPECT_EQ(machine_.machines(), machines);
+      }
+    }
+  }
+}
+
+TEST_F(OneOfAGroup, WhateverIsSentThereAreAFewMachinesOnly) {
+  begin();
+  for (Exchange exchange = 0; exchange < 200; ++exchange) {
+    for (Member from = 1; from < kNetworkMembers; ++from)
+      tell(from, note(Kind::kRegister, exchange));
+  }
+  EXPECT_LE(machine_.machines(), 1 + GroupReduceMachine::kKept + GroupReduceMachine::kAhead);
+}
+
+TEST_F(OneOfAGroup, PiecesOfOthersThanTheGroupAreRefused) {
+  begin();
+  for (Member from = 1; from < kNetworkMembers; ++from) {
+    const bool is_mate = std::ranges::count(mates(), from) == 1;
+    EXPECT_EQ(machine_.takes_part(from, at(10)), is_mate);
+    EXPECT_FALSE(machine_.takes_part(from, at(500)));
+  }
+  EXPECT_TRUE(give(PieceReceived{.from = stranger(),
+                                 .epoch = 1,
+                                 .at = at(10),
+                                 .attempt = 1,
+                                 .place = 0,
+                                 .floats = share({1})})
+                  .empty());
+}
+
+// Three in four register, then the group ends without the one that only strangers spoke for.
+TEST_F(OneOfAGroup, AStrangersNotesDoNotCountAsTheGroups) {
+  begin();
+  const auto answer = tell(stranger(), note(Kind::kRegister, 10));
+  EXPECT_EQ(count<SendNote>(answer), 0U);
+  EXPECT_EQ(count<SendPiece>(answer), 0U);
+  EXPECT_EQ(count<Finished>(answer), 0U);
+}
+
+// Two of its group say that they are further: they are followed, and strangers are not.
+TEST_F(OneOfAGroup, OnlyItsGroupDrawsAMemberAlong) {
+  begin();
+  for (Member from = 1; from < kNetworkMembers; ++from) {
+    if (std::ranges::count(mates(), from) == 1) continue;
+    EXPECT_EQ(count<CatchUp>(tell(from, note(Kind::kAhead, 30))), 0U);
+  }
+  EXPECT_EQ(count<CatchUp>(tell(mates()[0], note(Kind::kAhead, 30))), 0U);
+  const auto moved = tell(mates()[1], note(Kind::kAhead, 30));
+  ASSERT_EQ(count<CatchUp>(moved), 1U);
+  const auto& catch_up = std::get<CatchUp>(*std::ranges::find_if(
+      moved, [](const Action& action) { return std::holds_alternative<CatchUp>(action); }));
+  EXPECT_EQ(catch_up.next, at(30));
+  for (const Member donor : catch_up.donors) EXPECT_EQ(std::ranges::count(mates(), donor), 1);
+}
+
+// Who asks for a mean that is gone is told where this member is.
+TEST_F(OneOfAGroup, WhoIsFarBehindIsToldSo) {
+  begin();
+  const auto answer = tell(stranger(), note(Kind::kRegister, 3));
+  ASSERT_EQ(answer.size(), 1U);
+  const auto& sent = std::get<SendNote>(answer[0]);
+  EXPECT_EQ(sent.to, stranger());
+  EXPECT_EQ(sent.note.kind, Kind::kAhead);
+  EXPECT_EQ(sent.note.exchange, 10U);
+  EXPECT_TRUE(tell(stranger(), note(Kind::kAhead, 3)).empty()) << "no answer to an answer";
+}
+
+}  // namespace
+}  // namespace starling::collective
