@@ -3,12 +3,15 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/fields.h"
+#include "core/base/settings.h"
 
 namespace starling::topologies {
 class TopologyCatalogue;
@@ -30,8 +33,16 @@ std::span<const std::string_view> algorithm_names(const AlgorithmCatalogue* own)
 // Its topologies; null without a catalogue.
 const topologies::TopologyCatalogue* own_topologies(const AlgorithmCatalogue* own);
 
+// A name, perhaps with parameters after a colon: "all-reduce:group=8". The choices of the setting
+// are those of the name alone; what may follow, group_size() says.
+class AlgorithmName : public std::string {
+ public:
+  using std::string::string;
+  AlgorithmName(std::string text) : std::string(std::move(text)) {}
+};
+
 struct AlgorithmOptions {
-  std::string name = "dpsgd";
+  AlgorithmName name = "dpsgd";              // with its parameters: "all-reduce:group=8"
   std::string order = "adapt-then-combine";  // dpsgd, choco
   double momentum = 0.9;                     // qg-dsgdm: mu = beta
   std::string compressor = "top-k";          // choco
@@ -45,6 +56,14 @@ struct AlgorithmOptions {
   const AlgorithmCatalogue* own = nullptr;
 };
 
+// The name without parameters.
+inline std::string_view kind_of(const AlgorithmOptions& o) {
+  return std::string_view(o.name).substr(0, o.name.find(':'));
+}
+// G of "all-reduce:group=G"; 0: all nodes are one group. Fails with "algorithm-options" where the
+// name has other parameters, or any that its algorithm does not know.
+[[nodiscard]] Result<std::uint32_t> group_size(const AlgorithmOptions& options);
+
 // Over gossip much less momentum is stable than where everybody is in step.
 inline double outer_momentum(const AlgorithmOptions& o) {
   if (o.outer_momentum >= 0) return o.outer_momentum;
@@ -54,7 +73,9 @@ inline double outer_momentum(const AlgorithmOptions& o) {
 template <class V>
 void describe(V& visit, AlgorithmOptions& o) {
   visit("name", o.name,
-        FieldInfo{.help = "see gossip/README.md", .choices = algorithm_names(o.own)});
+        FieldInfo{.help = "see gossip/README.md; all-reduce:group=G averages in groups of G nodes "
+                          "that are drawn for each exchange",
+                  .choices = algorithm_names(o.own)});
   visit("order", o.order,
         FieldInfo{.help = "dpsgd: mix the models after the local steps, or those from before them "
                           "while they run; choco: mix with the copies after this step's messages, "
@@ -91,3 +112,13 @@ void describe(V& visit, AlgorithmOptions& o) {
 }
 
 }  // namespace starling::gossip
+
+template <>
+struct starling::FieldText<starling::gossip::AlgorithmName> {
+  static constexpr FieldType kType = FieldType::kText;
+  static std::string write(const gossip::AlgorithmName& value) { return value; }
+  static Result<gossip::AlgorithmName> read(std::string_view text, const FieldInfo& info) {
+    STARLING_TRY(FieldText<std::string>::read(text.substr(0, text.find(':')), info));
+    return gossip::AlgorithmName(std::string(text));
+  }
+};

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/nearest_name.h"
+#include "core/base/parameter_list.h"
 #include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/disagreement.h"
@@ -278,7 +280,7 @@ Result<void> check_network(const AlgorithmOptions& options, const Setting& setti
 }
 
 Needs needs_of(const AlgorithmOptions& options) {
-  if (const auto* own = options.own == nullptr ? nullptr : options.own->find(options.name)) {
+  if (const auto* own = options.own == nullptr ? nullptr : options.own->find(kind_of(options))) {
     return {own->traits.name, own->sums, own->symmetric_static};
   }
   const auto* needs = std::ranges::find(kNeeds, options.name, &Needs::name);
@@ -310,7 +312,36 @@ Result<void> check_robust(const AlgorithmOptions& options, const RobustOptions& 
 
 }  // namespace
 
+Result<std::uint32_t> group_size(const AlgorithmOptions& options) {
+  const std::string_view kind = kind_of(options);
+  if (kind.size() == options.name.size()) return 0;
+  if (kind == "diloco-all") {
+    return wrong_setting("algorithm-options",
+                         "diloco-all does not average in groups: its outer step and its momentum "
+                         "are of a model that all nodes share; use all-reduce:group=8, or the "
+                         "algorithm diloco");
+  }
+  if (kind != "all-reduce") {
+    return wrong_setting(
+        "algorithm-options",
+        fmt::format("the algorithm {} takes no parameters after its name; its options are keys "
+                    "such as algorithm.momentum",
+                    kind));
+  }
+  std::uint32_t size = 0;
+  FieldCollector visit("");
+  visit("group", size, {.help = "nodes that average together", .min = 2, .max = 1e7});
+  const auto read = read_parameters(std::string_view(options.name).substr(kind.size() + 1),
+                                    std::move(visit).take());
+  if (read && size != 0) return size;
+  return wrong_setting(
+      "algorithm-options",
+      fmt::format("the algorithm '{}' {}", printable(options.name),
+                  read ? "gives no group; write all-reduce:group=8" : read.error().message()));
+}
+
 Result<void> check_fit(const AlgorithmOptions& options, const Setting& setting) {
+  STARLING_TRY(group_size(options));
   STARLING_TRY(check_outer(options));
   STARLING_TRY(check_robust(options, setting.robust));
   if (traits(options).pattern == Pattern::kMean) return {};
@@ -328,6 +359,7 @@ Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& sett
                .lossy = setting.lossy,
                .seed = seed,
                .robust = setting.robust};
+  STARLING_ASSIGN(plan.group, group_size(options));
   if (setting.robust.is_on()) plan.traits.whole_columns = true;
   if (options.name == "sgp") plan.traits.per_receiver = setting.lossy;
   if (options.name == "detag") {

@@ -45,7 +45,7 @@ constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
 }};
 
 const OwnAlgorithm* own_of(const AlgorithmOptions& options) {
-  return options.own == nullptr ? nullptr : options.own->find(options.name);
+  return options.own == nullptr ? nullptr : options.own->find(kind_of(options));
 }
 
 template <class T, class Made, class... Arguments>
@@ -57,7 +57,7 @@ std::unique_ptr<Algorithm<T>> make(const Arguments&... arguments) {
 
 AlgorithmTraits traits(const AlgorithmOptions& options) {
   if (const OwnAlgorithm* own = own_of(options)) return own->traits;
-  const auto* found = std::ranges::find(kTraits, options.name, &AlgorithmTraits::name);
+  const auto* found = std::ranges::find(kTraits, kind_of(options), &AlgorithmTraits::name);
   STARLING_CHECK(found != kTraits.end());
   AlgorithmTraits result = *found;
   result.sends_before_training = options.name == "dpsgd" && options.order == "combine-while-adapt";
@@ -95,7 +95,7 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
   if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, outer_momentum(o), r, model);
   if (o.name == "detag") return make<T, Detag<T>>(plan.slem, o.gossip_rounds, model);
   if (o.name == "diloco-all") return make<T, DilocoAll<T>>(o.outer_rate, outer_momentum(o), model);
-  STARLING_CHECK(o.name == "all-reduce");
+  STARLING_CHECK(kind_of(o) == "all-reduce");
   return make<T, AllReduce<T>>(model);
 }
 

@@ -18,7 +18,7 @@ namespace starling::gossip {
 // How its messages reach the others, and so what drives it.
 enum class Pattern {
   kNeighbours,  // Algorithm, synchronous, messages along the topology's edges
-  kMean,        // Algorithm, synchronous, everybody gets the mean of all messages (all-reduce)
+  kMean,        // Algorithm, synchronous, each node gets the mean of all, or of its group
   kPairs,       // AsyncAlgorithm
 };
 
@@ -48,7 +48,7 @@ struct AlgorithmTraits {
   int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)
 };
 
-// `options.name` is one of algorithm_names(options.own).
+// kind_of(options) is one of algorithm_names(options.own).
 AlgorithmTraits traits(const AlgorithmOptions& options);
 // "dpsgd, epidemic, ...": whose traits say mixes_models.
 std::string names_that_mix_models();
@@ -75,6 +75,7 @@ struct Plan {
   double slem = 0;  // of the topology, where the algorithm wants it (detag), else 0
   std::uint64_t seed = 1;
   std::vector<std::uint8_t> active = {};  // ad-psgd: which side of the bipartition asks
+  Node group = 0;                         // all-reduce: group_size()
   RobustOptions robust = {};
 };
 // check_fit, and the constants that follow from the topology.

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "gossip/algorithms/algorithm_state.h"
+#include "gossip/collective/group_reduce_machine.h"
 #include "gossip/progress/quorum.h"
 
 namespace starling::gossip {
@@ -35,25 +36,53 @@ collective::AllReduceOptions reduce_options(const ProtocolPatience& patience, Ex
   return options;
 }
 
+collective::GroupReduceMachine::Options group_options(const NetworkRun& run,
+                                                      const ProtocolPatience& patience,
+                                                      Exchange first) {
+  collective::GroupReduceMachine::Options options{.exchange = reduce_options(patience, 1),
+                                                  .start = std::nullopt};
+  // Where nobody is expected to go, whoever is slow is waited for.
+  if (!run.lossy) {
+    options.exchange.stragglers.initial = options.exchange.stragglers.min = patience.max;
+  }
+  if (first == 0) options.start = patience.start;
+  return options;
+}
+
+std::unique_ptr<collective::Reducer> make_reducer(const NetworkRun& run, const ProtocolPlace& place,
+                                                  const ProtocolPatience& patience,
+                                                  const ProtocolStart& start, TimePoint now) {
+  const Progress next{start.support.backed, start.exchange};
+  if (run.plan.group > 0) {
+    const collective::GroupDraw draw{.seed = run.plan.seed,
+                                     .members = static_cast<Member>(place.names.size()),
+                                     .size = run.plan.group};
+    return std::make_unique<collective::GroupReduceMachine>(
+        group_options(run, patience, start.exchange), place.epoch, draw, place.self, place.names,
+        next, place.absent, start.support, now);
+  }
+  auto machine = std::make_unique<collective::AllReduceMachine>(
+      reduce_options(patience, start.exchange), place.epoch, place.self, place.names, next,
+      place.absent, start.forgot ? collective::Memory::kNone : collective::Memory::kButForOne);
+  const bool continues = start.former && start.former->mean && start.former->names == place.names;
+  if (continues) machine->offer(*start.former->mean);
+  return machine;
+}
+
 }  // namespace
 
 AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
                                      ProtocolPlace place, const ProtocolPatience& patience,
                                      ProtocolStart start)
-    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
+    : ProtocolBase(run, local, host, place.self, place.names),
       trained_(start.former && start.former->trained),
       return_every_(patience.max + patience.start),
-      machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
-               Progress{start.support.backed, start.exchange}, place.absent,
-               start.forgot ? collective::Memory::kNone : collective::Memory::kButForOne),
+      machine_(make_reducer(run, place, patience, start, host.now())),
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
       total_(schedule_.mixings_until(schedule_.steps)),
       jumps_(start.run_age, host.now()),
       linked_(names_.size()) {
-  if (start.former && start.former->mean && start.former->names == names_) {
-    machine_.offer(*start.former->mean);
-  }
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (restored) return;
@@ -82,7 +111,7 @@ TrainingProgress AllReduceProtocol::progress() const {
       "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
   auto progress = progress_at(kStates[static_cast<std::size_t>(state_)], at_.exchange);
   progress.heard = heard_;
-  progress.expected = static_cast<std::uint32_t>(names_.size() - 1);
+  progress.expected = static_cast<std::uint32_t>(machine_->members() - 1);
   return progress;
 }
 
@@ -101,7 +130,7 @@ std::optional<Handover> AllReduceProtocol::hand_over() {
                     .exchange = at_.exchange,
                     .trained = state_ == State::kReducing,
                     .names = names_};
-  if (auto mean = machine_.backed_mean()) {
+  if (auto mean = machine_->backed_mean()) {
     handover.mean = std::make_shared<const collective::BackedMean>(std::move(*mean));
   }
   return handover;
@@ -150,7 +179,7 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
-  say_standing(finished.next, finished.members.size());
+  if (!in_groups()) say_standing(finished.next, finished.members.size());
   next_ = finished.next;
   const bool counts = is_usual(finished);
   mean_ = std::move(finished.mean);
@@ -189,7 +218,7 @@ bool AllReduceProtocol::is_usual(const collective::Finished& finished) {
 }
 
 void AllReduceProtocol::mixed() {
-  if (inbox_.message != nullptr) {
+  if (inbox_.message != nullptr && !in_groups()) {
     const std::span<const float> model = algorithm_->model();
     common_.assign(model.begin(), model.end());
   }
@@ -198,8 +227,9 @@ void AllReduceProtocol::mixed() {
   host_.advanced();  // while the model may be read
   // Who cannot know what the others do must not run through the exchanges, which take the least
   // time where nobody is waited for.
-  if (is_minority()) resume_ = began_ + machine_.pace().value_or(Quorum::assumed_pace(work_));
-  if (!is_minority() || resume_ <= host_.now()) return go_on();
+  const bool apart = is_minority() || (in_groups() && heard_ == 0);
+  if (apart) resume_ = began_ + machine_->pace().value_or(Quorum::assumed_pace(work_));
+  if (!apart || resume_ <= host_.now()) return go_on();
   state_ = State::kPacing;
 }
 
@@ -245,7 +275,7 @@ bool AllReduceProtocol::can_be(Progress at) const {
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const auto pieces = static_cast<int>(names_.size() / std::max<std::size_t>(from.size(), 1));
   const Duration patience =
-      machine_.pace().value_or(work_) + machine_.piece_wait() * (std::max(pieces, 1) + 1);
+      machine_->pace().value_or(work_) + machine_->piece_wait() * (std::max(pieces, 1) + 1);
   host_.copy_model(std::move(from), patience);
 }
 
@@ -295,10 +325,10 @@ void AllReduceProtocol::copied(Progress progress, std::span<const float> model) 
     return keep_own("the model that came is no further: goes on with its own");
   }
   algorithm_->restart(model);
-  common_.assign(model.begin(), model.end());
+  if (!in_groups()) common_.assign(model.begin(), model.end());
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
-  const bool counts = can_be(progress) && machine_.is_explainable(progress);
+  const bool counts = can_be(progress) && machine_->is_explainable(progress);
   at_ = counts ? progress : next_;
   on(collective::Copied{});
   go_on();
@@ -321,7 +351,7 @@ void AllReduceProtocol::keep_own(std::string why) {
 // --- the machine --------------------------------------------------------------------------------
 
 void AllReduceProtocol::on(collective::Event event) {
-  for (collective::Action& action : machine_.on(std::move(event), host_.now())) {
+  for (collective::Action& action : machine_->on(std::move(event), host_.now())) {
     std::visit([this](auto& a) { perform(a); }, action);
   }
 }
@@ -347,6 +377,9 @@ Result<void> AllReduceProtocol::check(Member from, const VectorTransfer& transfe
   if (piece->floats > run_.initial.size()) {
     return rejected("wrong-vectors",
                     fmt::format("{} announces vectors that are not of this model", names_[from]));
+  }
+  if (!machine_->takes_part(from, {transfer.support.backed, piece->exchange})) {
+    return rejected("not-wanted", "a piece of a group that this peer or its sender is not in");
   }
   return {};
 }
@@ -391,13 +424,13 @@ void AllReduceProtocol::reach(Member member, bool reachable) {
 }
 
 void AllReduceProtocol::tick() {
-  const auto due = machine_.next_deadline();
+  const auto due = machine_->next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
   if (state_ == State::kPacing && host_.now() >= resume_) go_on();
 }
 
 std::optional<TimePoint> AllReduceProtocol::next_deadline() const {
-  std::optional<TimePoint> due = machine_.next_deadline();
+  std::optional<TimePoint> due = machine_->next_deadline();
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
   if (state_ == State::kPacing && !host_.is_leaving()) sooner(resume_);
   return due;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A synchronous algorithm over all members at once (local SGD, DiLoCo): local steps, then an
-// all-reduce among all who answer. Members that fall out take the others' model when they
-// return; half of the members or fewer train on at the usual pace, and take the model of a majority
-// that went on without them.
+// A synchronous algorithm over all members at once (local SGD, DiLoCo), or over a group of them
+// that is drawn for each exchange: local steps, then an all-reduce among all who answer. Members
+// that fall out take the others' model when they return; half of the members or fewer train on at
+// the usual pace, and take the model of a majority that went on without them.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class AllReduceProtocol final : public ProtocolBase {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
-  bool remembers() const override { return machine_.memory() != collective::Memory::kNone; }
+  bool remembers() const override { return machine_->memory() != collective::Memory::kNone; }
   protocol::Support support() const override;
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
   void take(Member from, TransferFlow::Whole whole) override;
@@ -49,6 +49,7 @@ class AllReduceProtocol final : public ProtocolBase {
   void trained(double loss_sum, const LocalPhase& phase);
   void reduce();
   bool is_minority() const { return at_.backed < at_.exchange; }
+  bool in_groups() const { return run_.plan.group > 0; }
   void say_standing(const Progress& next, std::size_t members);
   void come_back(Member from, Progress theirs);
   // Whether a member of this run can be there.
@@ -67,7 +68,7 @@ class AllReduceProtocol final : public ProtocolBase {
 
   const bool trained_;           // before it begins
   const Duration return_every_;  // at most
-  collective::AllReduceMachine machine_;
+  std::unique_ptr<collective::Reducer> machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;
   Progress at_;
@@ -83,6 +84,7 @@ class AllReduceProtocol final : public ProtocolBase {
   collective::Floats mean_;   // being mixed
   // The model that all members had before their last local steps, empty where it is not known, and
   // how far means usually are from it: where members agree on both, they agree on what is too far.
+  // In groups it is empty: there a mean is compared with this peer's own.
   std::vector<float> common_;
   UsualDistance usual_;
   Message<float> message_;

@@ -258,10 +258,11 @@ void StepClock::take_late(std::span<const topologies::Weight> senders, std::uint
   }
 }
 
-void StepClock::all_reduce(std::uint64_t bytes, std::uint64_t exchange) {
+void StepClock::all_reduce(std::span<const Node> group, std::uint64_t bytes,
+                           std::uint64_t exchange) {
   ReduceClock clock(network_);
   std::vector<Node> members;
-  for (Node node = 0; node < nodes_.size(); ++node) {
+  for (const Node node : group) {
     const State& state = nodes_[node];
     if (state.present) {
       members.push_back(node);

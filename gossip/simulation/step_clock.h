@@ -67,9 +67,9 @@ class StepClock {
   };
   std::span<const Late> late(Node node) const { return nodes_[node].late; }
 
-  // Everybody gets everybody's mean of `bytes`, as peers reduce it (reduce_clock.h). Nothing is
-  // lost; who is cut off is waited for.
-  void all_reduce(std::uint64_t bytes, std::uint64_t exchange);
+  // Each node of the group, ascending, gets their mean of `bytes`, as peers reduce it
+  // (reduce_clock.h). Nothing is lost; who is cut off is waited for.
+  void all_reduce(std::span<const Node> group, std::uint64_t bytes, std::uint64_t exchange);
 
   // When the last present node can go on; where none is there, when the last one gave up. Seconds.
   double now() const;

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/check.h"
+#include "gossip/collective/drawn_groups.h"
+#include "gossip/collective/reduced_mean.h"
 #include "gossip/simulation/mean_model.h"
 #include "gossip/simulation/parallel.h"
 
@@ -90,10 +93,13 @@ Result<void> SynchronousSimulation::exchange(int steps) {
   }
   in_vain_ = 0;
   const auto matrix = experiment_.topology ? experiment_.topology->at(exchanges_) : nullptr;
+  if (experiment_.plan.group > 0) draw_groups();
   welcome_returning(matrix.get());
   STARLING_TRY(adapt(matrix.get(), steps));
   if (matrix) {
     mix_neighbours(*matrix);
+  } else if (!groups_.empty()) {
+    mix_groups();
   } else {
     mix_mean();
   }
@@ -105,7 +111,19 @@ Result<void> SynchronousSimulation::exchange(int steps) {
   return {};
 }
 
-// Takes the model of its first neighbour that was there all the time, else of the first such node.
+void SynchronousSimulation::draw_groups() {
+  const collective::GroupDraw draw{.seed = experiment_.plan.seed,
+                                   .members = experiment_.nodes(),
+                                   .size = experiment_.plan.group};
+  groups_ = draw.at(exchanges_);
+  group_of_.resize(experiment_.nodes());
+  for (std::size_t k = 0; k < groups_.size(); ++k) {
+    for (const Node node : groups_[k]) group_of_[node] = k;
+  }
+}
+
+// Takes the model of its first neighbour (or of the first of its group) that was there all the
+// time, else of the first such node.
 void SynchronousSimulation::welcome_returning(const topologies::MixingMatrix* matrix) {
   const auto settled = [this](Node node) { return clock_.present(node) && !clock_.returns(node); };
   for (Node node = 0; node < experiment_.nodes(); ++node) {
@@ -115,6 +133,11 @@ void SynchronousSimulation::welcome_returning(const topologies::MixingMatrix* ma
     if (matrix != nullptr) {
       for (const topologies::Weight& sender : matrix->senders(node)) {
         if (!donor && settled(sender.node)) donor = sender.node;
+      }
+    }
+    if (!groups_.empty()) {
+      for (const Node other : groups_[group_of_[node]]) {
+        if (!donor && settled(other)) donor = other;
       }
     }
     for (Node other = 0; other < experiment_.nodes() && !donor; ++other) {
@@ -270,7 +293,9 @@ void SynchronousSimulation::mix_mean() {
     if (!message.second.empty()) second.push_back(message.second);
     bytes = message.bytes();
   }
-  clock_.all_reduce(bytes, exchanges_);
+  std::vector<Node> everybody(experiment_.nodes());
+  std::iota(everybody.begin(), everybody.end(), Node{0});
+  clock_.all_reduce(everybody, bytes, exchanges_);
   if (first.empty()) return;
   Message<float> mean;
   mean_first_.resize(experiment_.parameters());
@@ -284,6 +309,32 @@ void SynchronousSimulation::mix_mean() {
   }
   const Received<float> all{.from = 0, .weight = 1, .message = &mean};
   absorb(nullptr, [&](Node) { return std::span(&all, 1); });
+}
+
+// As peers sum, so that their models have these bits.
+void SynchronousSimulation::mix_groups() {
+  std::vector<std::vector<std::span<const float>>> models(groups_.size());
+  group_means_.resize(groups_.size());
+  for (std::size_t k = 0; k < groups_.size(); ++k) {
+    std::uint64_t bytes = 0;
+    for (const Node node : groups_[k]) {
+      if (!clock_.present(node)) continue;
+      const Message<float>& message = algorithms_[node]->message(0);
+      models[k].push_back(message.first);
+      bytes = message.bytes();
+    }
+    clock_.all_reduce(groups_[k], bytes, exchanges_);
+  }
+  std::vector<Message<float>> means(groups_.size());
+  std::vector<Received<float>> received(groups_.size());
+  for_each_in(pool_, groups_.size(), 1, [&](std::size_t k, unsigned) {
+    if (models[k].empty()) return;
+    group_means_[k].resize(experiment_.parameters());
+    collective::reduced_mean(models[k], {}, group_means_[k]);
+    means[k].first = group_means_[k];
+    received[k] = {.from = 0, .weight = 1, .message = &means[k]};
+  });
+  absorb(nullptr, [&](Node node) { return std::span(&received[group_of_[node]], 1); });
 }
 
 bool SynchronousSimulation::archive(Archive& state) {

@@ -28,10 +28,12 @@ class SynchronousSimulation final : public NetworkSimulation {
  private:
   [[nodiscard]] Result<void> exchange(int steps);
   void welcome_returning(const topologies::MixingMatrix* matrix);
+  void draw_groups();
   [[nodiscard]] Result<void> adapt(const topologies::MixingMatrix* matrix, int steps);
   void mix_neighbours(const topologies::MixingMatrix& matrix);
   void forge();
   void mix_mean();
+  void mix_groups();
   Links links(const topologies::MixingMatrix* matrix, Node node) const;
   // Calls body(node, thread) for every node that is there, `part` nodes a job.
   template <class Body>
@@ -72,6 +74,10 @@ class SynchronousSimulation final : public NetworkSimulation {
   std::vector<std::uint64_t> bytes_;    // [nodes] of a message
   std::vector<std::uint64_t> inbox_begin_;
   std::vector<Received<float>> inboxes_;  // as the matrix's entries
+  // Nodes that average together in this exchange; none unless the algorithm averages in groups.
+  std::vector<std::vector<Node>> groups_;
+  std::vector<std::size_t> group_of_;                      // [nodes] in groups_
+  std::vector<linalg::AlignedVector<float>> group_means_;  // as groups_
   linalg::AlignedVector<float> mean_first_;
   linalg::AlignedVector<float> mean_second_;
 };

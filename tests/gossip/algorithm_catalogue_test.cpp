@@ -96,5 +96,38 @@ TEST_F(Catalogue, ItsNamesAreChoicesBesideTheBuiltInOnes) {
   EXPECT_FALSE(of_built_in.set({{"algorithm.name", "mine"}}));
 }
 
+// What follows the name is read with the name alone as a choice; what it means, check_fit() says.
+TEST_F(Catalogue, AllReduceTakesAGroupAfterItsName) {
+  const auto planned = [](const std::string& name) -> Result<Plan> {
+    NetOptions options;
+    config::Binder binder;
+    options.bind(binder);
+    STARLING_TRY(binder.set({{"algorithm.name", name}}));
+    return plan_algorithm(options.algorithm, {}, 16, 3);
+  };
+  EXPECT_EQ(planned("all-reduce").value().group, 0U);
+  const auto plan = planned("all-reduce:group=8");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->group, 8U);
+  EXPECT_EQ(plan->traits.name, "all-reduce");
+  EXPECT_EQ(plan->traits.pattern, Pattern::kMean);
+  struct Wrong {
+    const char* name;
+    const char* says;
+  };
+  for (const Wrong& wrong :
+       {Wrong{"all-reduce:group=1", "must be 2 to"}, Wrong{"all-reduce:group=x", "not an integer"},
+        Wrong{"all-reduce:group=-3", "must be 2 to"}, Wrong{"all-reduce:group=2.5", "integer"},
+        Wrong{"all-reduce:", "write all-reduce:group=8"}, Wrong{"all-reduce:groups=8", "group"},
+        Wrong{"all-reduce:group", "group=VALUE"}, Wrong{"all-reduce:group=4,group=4", "twice"},
+        Wrong{"diloco-all:group=8", "diloco-all does not average in groups"},
+        Wrong{"dpsgd:group=8", "dpsgd takes no parameters"},
+        Wrong{"all-reduced:group=8", "all-reduce"}}) {
+    const auto refused = planned(wrong.name);
+    ASSERT_FALSE(refused) << wrong.name;
+    EXPECT_THAT(refused.error().message(), ::testing::HasSubstr(wrong.says));
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip

@@ -99,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Course{"epidemic", "epidemic", "epidemic:s=2", lossy},
                       Course{"all_reduce", "all-reduce", "ring", local_steps},
                       Course{"all_reduce_churning", "all-reduce", "ring", churning},
+                      Course{"groups_churning", "all-reduce:group=3", "ring", churning},
                       Course{"diloco_all", "diloco-all", "ring", local_steps},
                       Course{"ad_psgd", "ad-psgd", "ring", quiet},
                       Course{"ad_psgd_lossy", "ad-psgd", "ring", lossy},

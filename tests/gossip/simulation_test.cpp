@@ -18,6 +18,10 @@
 #include "core/data/load.h"
 #include "core/train/evaluator.h"
 #include "core/train/stepper.h"
+#include "gossip/collective/drawn_groups.h"
+#include "gossip/simulation/mean_model.h"
+#include "gossip/simulation/step_clock.h"
+#include "gossip/simulation/synchronous_simulation.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/support/temporary_directory.h"
 
@@ -84,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"diloco", "diloco", "exponential", local_steps},
                       Case{"all_reduce", "all-reduce", "ring", local_steps},
                       Case{"all_reduce_reliable", "all-reduce", "ring", reliable},
+                      Case{"groups", "all-reduce:group=3", "ring", local_steps},
+                      Case{"groups_churning", "all-reduce:group=3", "ring", churning},
                       Case{"diloco_all", "diloco-all", "ring", local_steps},
                       Case{"ad_psgd", "ad-psgd", "ring", quiet},
                       Case{"ad_psgd_churning", "ad-psgd", "ring", churning},
@@ -268,6 +274,65 @@ TEST(Simulation, AllReduceKeepsEverybodyEqual) {
   EXPECT_EQ(result.measurements.back().consensus_distance, 0);
   EXPECT_EQ(result.measurements.back().eval_accuracy_min,
             result.measurements.back().eval_accuracy_max);
+}
+
+// Without training each node has the mean of its group, and of k equal groups among n one exchange
+// leaves (k - 1) / (n - 1) of the squared distance from the mean of all, in expectation.
+TEST(Simulation, DrawnGroupsTakeTheirMeans) {
+  constexpr std::uint32_t kNodes = 16;
+  constexpr int kSeeds = 100;
+  NetOptions options = small_network("ring", kNodes, "all-reduce:group=4");
+  options.train.train.learning_rate = 0;
+  options.model.initial = "spread=1";
+  double left = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    options.run.seed = seed;
+    const auto experiment = prepare(options);
+    ASSERT_TRUE(experiment);
+    ComputePool pool(2);
+    SynchronousSimulation simulation(*experiment, pool);
+    const auto distance = [&] {
+      std::vector<std::span<const float>> models;
+      for (Node node = 0; node < kNodes; ++node) models.push_back(simulation.model(node));
+      return consensus_distance(models, pool);
+    };
+    const double before = distance();
+    ASSERT_TRUE(simulation.advance(1, 1e9));
+    left += std::pow(distance() / before, 2);
+    for (const auto& group : collective::GroupDraw{seed, kNodes, 4}.at(0)) {
+      std::vector<std::vector<float>> initial;
+      for (const Node node : group) initial.push_back(experiment->initial_of(node));
+      for (std::size_t at = 0; at < experiment->parameters(); ++at) {
+        double mean = 0;
+        for (const auto& model : initial) mean += static_cast<double>(model[at]) / 4;
+        for (const Node node : group) {
+          ASSERT_EQ(simulation.model(node)[at], simulation.model(group[0])[at]);
+          ASSERT_NEAR(static_cast<double>(simulation.model(node)[at]), mean, 1e-6);
+        }
+      }
+    }
+  }
+  EXPECT_NEAR(left / kSeeds, 3.0 / 15, 0.02);
+}
+
+TEST(Simulation, AStragglerDelaysItsGroupOnly) {
+  constexpr std::uint32_t kNodes = 16;
+  const starling::testing::TemporaryDirectory directory;
+  NetOptions options = small_network("ring", kNodes, "all-reduce:group=4");
+  options.nodes.speeds = (directory.path() / "speeds.csv").string();
+  std::ofstream(options.nodes.speeds) << "node,speed\n5,0.01\n";
+  const auto experiment = prepare(options);
+  ASSERT_TRUE(experiment);
+  StepClock clock(experiment->network, experiment->population, kNodes, false);
+  ASSERT_TRUE(clock.begin(0, 1));
+  for (const auto& group : collective::GroupDraw{1, kNodes, 4}.at(0)) {
+    clock.all_reduce(group, 4 * experiment->parameters(), 0);
+    const bool waits = std::ranges::binary_search(group, Node{5});
+    for (const Node node : group) {
+      EXPECT_EQ(clock.ready(node) > 1, waits) << node;
+      EXPECT_EQ(clock.ready(node) < 0.1, !waits) << node;
+    }
+  }
 }
 
 TEST(Simulation, OneNodeTrainsAlone) {

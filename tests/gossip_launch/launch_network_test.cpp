@@ -109,6 +109,17 @@ TEST_F(LaunchNetwork, EverySynchronousAlgorithmEndsWithTheSimulationsBits) {
   }
 }
 
+// Drawn alike by all, and summed in the same order.
+TEST_F(LaunchNetwork, EightProcessesInGroupsEndWithTheSimulationsBits) {
+  const Words network{"--algorithm", "all-reduce:group=3",
+                      "--nodes",     "8",
+                      "--steps",     "40",
+                      "--dataset",   "synthetic:rows=800,features=12,classes=3"};
+  run("simulate", network);
+  run("launch", network);
+  EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
 TEST_F(LaunchNetwork, RobustRulesEndWithTheSimulationsBits) {
   for (const std::string rule : {"clip", "remove"}) {
     const Words network{
