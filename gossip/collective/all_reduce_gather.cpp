@@ -137,6 +137,7 @@ Duration AllReduceMachine::lateness_max() const {
 TimePoint AllReduceMachine::closes_at() const {
   const Gather& g = *gather_;
   if (!g.asked_at) return g.first_at + std::min(arrivals_.duration(), lateness_max());
+  if (options_.any_mean) return *g.asked_at + options_.answer / kGraceParts;
   return *g.asked_at + stretched(options_.answer);
 }
 
@@ -184,6 +185,9 @@ bool AllReduceMachine::may_be_minority(Late late) const {
 
 void AllReduceMachine::close() {
   if (gather_->registered.empty()) return;
+  // Who is behind hears of it, and who answers is there.
+  const bool asks_first = options_.any_mean && !gather_->asked_at && !is_complete();
+  if (asks_first) return ask_all();
   if (is_quorum(gather_->registered.size()) ||
       (!awaits_mean() && may_be_minority(Late::kLeftOut))) {
     decide();

@@ -24,12 +24,6 @@ std::optional<Member> place_of(const std::vector<Member>& members, Member member
 // An exchange, to its own machine: what else a Progress says is between the groups' members.
 Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
 
-// Who says this is at the note's exchange, or was.
-bool takes_part_itself(Kind kind) {
-  return kind == Kind::kRegister || kind == Kind::kList || kind == Kind::kDone ||
-         kind == Kind::kCommit;
-}
-
 bool wants_an_answer(Kind kind) {
   return kind == Kind::kRegister || kind == Kind::kAsk || kind == Kind::kWant;
 }
@@ -52,7 +46,7 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
   for (const Member member : absent) {
-    peers_.at(member).missing = true;
+    peers_.at(member).missed = kMissedMax;
     quorum_.reach(member, false, now);
   }
 }
@@ -109,14 +103,19 @@ void GroupReduceMachine::handle(Begin& begin) {
   begin_now();
 }
 
+// It gave up its exchange for the model, unless that was for a quorum's.
+void GroupReduceMachine::handle(Copied& copied) {
+  if (find(at_.exchange) != nullptr) give(at_.exchange, copied);
+}
+
 void GroupReduceMachine::handle(LinkUp& up) {
   if (up.member >= peers_.size() || up.member == self_) return;
   Peer& peer = peers_[up.member];
   peer.met = peer.is_up = true;
   peer.is_down = false;
+  peer.missed = 0;
   reach(up.member, true);
   if (up.at && up.at->backed <= up.at->exchange) {
-    if (up.at->exchange + kKept >= at_.exchange) peer.missing = false;
     if (up.at->exchange > at_.exchange) is_starting_ = false;  // the network runs
     if (is_outranked_by(*up.at)) outranked_by_ = {up.member, *up.at};
   }
@@ -147,13 +146,18 @@ void GroupReduceMachine::handle(LinkDown& down) {
 void GroupReduceMachine::handle(NoteReceived& came) {
   protocol::ReduceNote& note = came.note;
   if (came.from >= peers_.size() || came.from == self_ || note.epoch != epoch_) return;
-  if (note.backed > note.exchange || one_gives_way(came.from, note)) return;
+  if (note.backed > note.exchange) return;
+  peers_[came.from].missed = 0;
+  if (one_gives_way(came.from, note)) return;
   const Exchange exchange = note.exchange;
   if (held_ && exchange > at_.exchange) {
     is_starting_ = false;  // the network runs
     begin_now();
   }
-  if (note.kind == Kind::kAhead || exchange > at_.exchange + kAhead) {
+  if (note.kind == Kind::kAhead) return hear_of_further(came.from, exchange);
+  if (exchange > at_.exchange + kAhead) {
+    // It waits for us a while, since we are here, and so does not run away.
+    if (wants_an_answer(note.kind)) send_note(came.from, Kind::kWait, exchange, note.attempt);
     return hear_of_further(came.from, exchange);
   }
   if (exchange < at_.exchange && find(exchange) == nullptr) {
@@ -162,7 +166,6 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   }
   const auto place = place_of(open(exchange).members, came.from);
   if (!place) return;
-  if (takes_part_itself(note.kind)) peers_[came.from].missing = false;
   note.backed = exchange;
   give(exchange, NoteReceived{*place, std::move(note)});
 }
@@ -188,7 +191,7 @@ void GroupReduceMachine::handle(Tick&) {
 
 bool GroupReduceMachine::has_met_all() const {
   for (Member member = 0; member < peers_.size(); ++member) {
-    if (member != self_ && !peers_[member].met && !peers_[member].missing) return false;
+    if (member != self_ && !peers_[member].met && !peers_[member].is_missing()) return false;
   }
   return true;
 }
@@ -213,7 +216,7 @@ void GroupReduceMachine::begin_now() {
   const Group* const former = ended_last_ ? find(*ended_last_) : nullptr;
   if (former != nullptr) group.machine.learn_from(former->machine);
   for (Member place = 0; place < group.members.size(); ++place) {
-    if (peers_[group.members[place]].missing) give(exchange, LinkDown{place});
+    if (peers_[group.members[place]].is_missing()) give(exchange, LinkDown{place});
   }
   give(exchange, Begin{of_machine(exchange), begin.input});
 }
@@ -237,7 +240,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   for (Member place = 0; place < members.size(); ++place) {
     const Peer& peer = peers_[members[place]];
     names.push_back(names_[members[place]]);
-    if (peer.missing || peer.is_down) absent.insert(place);
+    if (peer.is_missing() || peer.is_down) absent.insert(place);
   }
   AllReduceOptions options = options_.exchange;
   options.any_mean = true;
@@ -269,8 +272,7 @@ void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions)
   for (Action& action : actions) {
     if (auto* note = std::get_if<SendNote>(&action)) {
       note->to = group.members[note->to];
-      const Exchange of = note->note.exchange;
-      note->note.backed = is_minority() && of > 0 ? std::min(at_.backed, of - 1) : of;
+      note->note.backed = backed_in_note(note->note.exchange);
     } else if (auto* piece = std::get_if<SendPiece>(&action)) {
       piece->to = group.members[piece->to];
     } else if (auto* finished = std::get_if<Finished>(&action)) {
@@ -288,10 +290,11 @@ void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions)
 void GroupReduceMachine::perform(const Group& group, Finished finished) {
   const Exchange exchange = finished.at.exchange;
   for (Member& member : finished.members) member = group.members[member];
-  if (std::ranges::binary_search(finished.members, self_)) {
-    for (const Member member : group.members) {
-      if (!std::ranges::binary_search(finished.members, member)) peers_[member].missing = true;
-    }
+  // Who came too late itself knows nothing of the others.
+  const bool was_there = std::ranges::binary_search(finished.members, self_);
+  for (const Member member : group.members) {
+    const bool is_missed = was_there && !std::ranges::binary_search(finished.members, member);
+    if (is_missed) ++peers_[member].missed;
   }
   finished.at = at_;
   finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};
@@ -355,12 +358,20 @@ void GroupReduceMachine::reach(Member member, bool reachable) {
 }
 
 void GroupReduceMachine::tell_where_we_are(Member to) {
+  send_note(to, Kind::kAhead, at_.exchange, 0);
+}
+
+void GroupReduceMachine::send_note(Member to, Kind kind, Exchange exchange, std::uint32_t attempt) {
   actions_.emplace_back(SendNote{to,
-                                 {.kind = Kind::kAhead,
+                                 {.kind = kind,
                                   .epoch = epoch_,
-                                  .exchange = at_.exchange,
-                                  .members = {self_},
-                                  .backed = at_.backed}});
+                                  .exchange = exchange,
+                                  .attempt = attempt,
+                                  .backed = backed_in_note(exchange)}});
+}
+
+Exchange GroupReduceMachine::backed_in_note(Exchange exchange) const {
+  return is_minority() && exchange > 0 ? std::min(at_.backed, exchange - 1) : exchange;
 }
 
 }  // namespace starling::collective

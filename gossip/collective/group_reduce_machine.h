@@ -28,6 +28,8 @@ class GroupReduceMachine final : public Reducer {
   static constexpr Exchange kKept = 2;
   // Messages for exchanges further ahead than this change nothing but where their sender is.
   static constexpr Exchange kAhead = 4;
+  // A member that was missed so often is not waited for until it is heard.
+  static constexpr unsigned kMissedMax = 2;
 
   struct Options {
     AllReduceOptions exchange;
@@ -63,10 +65,13 @@ class GroupReduceMachine final : public Reducer {
     bool met = false;
     bool is_up = false;    // its link; as far as was said
     bool is_down = false;  // the same: neither before anything was said
-    bool missing = false;  // an exchange of ours ended without it, and it came to none since
+    // Exchanges of ours in a row that ended without it, and nothing was heard of it meanwhile.
+    unsigned missed = 0;
+    bool is_missing() const { return missed >= kMissedMax; }
   };
 
   void handle(Begin& begin);
+  void handle(Copied& copied);
   void handle(LinkUp& up);
   void handle(LinkDown& down);
   void handle(NoteReceived& came);
@@ -88,6 +93,10 @@ class GroupReduceMachine final : public Reducer {
   void reach(Member member, bool reachable);
   bool is_minority() const { return at_.backed < at_.exchange; }
   void tell_where_we_are(Member to);
+  void send_note(Member to, protocol::ReduceNote::Kind kind, Exchange exchange,
+                 std::uint32_t attempt);
+  // A minority says that it is one.
+  Exchange backed_in_note(Exchange exchange) const;
 
   const Options options_;
   const Epoch epoch_;

@@ -252,6 +252,7 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
 
 // Others have come further without us.
 void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
+  if (host_.is_leaving()) return;  // what was trained is kept, and no model comes any more
   std::vector<Member> from = donors(catch_up.donors);
   next_ = catch_up.next;
   state_ = State::kCopying;

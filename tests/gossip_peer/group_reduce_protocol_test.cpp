@@ -165,7 +165,7 @@ TEST(PeersInGroups, AFrozenPeerIsBackSoon) {
   const Exchange before = at(2);
   run_to(80s);
   EXPECT_EQ(at(2), before);
-  EXPECT_GT(at(0), before + 200) << "the others go on";
+  EXPECT_GT(at(0), before + 150) << "the others go on";
   world.thaw(2);
   world.run_until([&] { return at(2) + 5 > at(0); }, 15s, "it is where they are");
 }
