@@ -732,11 +732,10 @@ bool AllReduceMachine::catch_up() {
   if (!std::exchange(is_left_out_, true)) {
     const auto name = [this](Member m) { return names_[m]; };
     say(LogLevel::kWarning,
-        fmt::format(
-            "{} have come to exchange {}{}; we are still at {} and have to copy a model",
-            list_some(further->donors, kNamedMax, name), further->next.exchange,
-            further->next.backed > current_->at.backed ? " with more than half of the members" : "",
-            current_->at.exchange));
+        fmt::format("{} says that the others are at exchange {}; we are at {} and have to copy a "
+                    "model of {}",
+                    names_[further->teller], further->next.exchange, current_->at.exchange,
+                    list_some(further->donors, kNamedMax, name)));
   }
   // The network runs: nobody waits for members as long as at its start.
   if (!last_) arrivals_.learn(Duration::zero());

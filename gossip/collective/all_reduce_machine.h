@@ -149,6 +149,9 @@ class Reducer {
 
 class AllReduceMachine final : public Reducer {
  public:
+  // A broken link is replaced by another within this, or the member is gone.
+  static constexpr Duration kRelink = std::chrono::milliseconds(200);
+
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
@@ -179,8 +182,6 @@ class AllReduceMachine final : public Reducer {
  private:
   using Attempt = std::uint64_t;  // round k of gatherer g: k n + g + 1; 0: none
   using Members = std::vector<Member>;
-  // A broken link is replaced by another within this, or the member is gone.
-  static constexpr Duration kRelink = std::chrono::milliseconds(200);
   // Lists of a gatherer in one exchange, after which those who may be to blame are left out.
   static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence

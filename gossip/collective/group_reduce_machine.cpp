@@ -112,7 +112,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
   if (up.member >= peers_.size() || up.member == self_) return;
   Peer& peer = peers_[up.member];
   peer.met = peer.is_up = true;
-  peer.is_down = false;
+  peer.down_since.reset();
   peer.missed = 0;
   reach(up.member, true);
   if (up.at && up.at->backed <= up.at->exchange) {
@@ -134,7 +134,7 @@ void GroupReduceMachine::handle(LinkDown& down) {
   if (down.member >= peers_.size() || down.member == self_) return;
   Peer& peer = peers_[down.member];
   peer.is_up = false;
-  peer.is_down = true;
+  if (!peer.down_since) peer.down_since = now_;
   // Who was never met may still be starting.
   if (peer.met || !is_starting_) reach(down.member, false);
   for (auto& [exchange, group] : groups_) {
@@ -201,7 +201,7 @@ void GroupReduceMachine::begin_now() {
   const Exchange exchange = begin.at.exchange;
   if (std::exchange(is_starting_, false)) {
     for (Member member = 0; member < peers_.size(); ++member) {
-      if (peers_[member].is_down) reach(member, false);
+      if (peers_[member].down_since) reach(member, false);
     }
   }
   const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
@@ -240,7 +240,9 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   for (Member place = 0; place < members.size(); ++place) {
     const Peer& peer = peers_[members[place]];
     names.push_back(names_[members[place]]);
-    if (peer.is_missing() || peer.is_down) absent.insert(place);
+    // A broken link is replaced soon, as at the start, where two may have been made.
+    const bool is_gone = peer.down_since && now_ >= *peer.down_since + AllReduceMachine::kRelink;
+    if (peer.is_missing() || is_gone) absent.insert(place);
   }
   AllReduceOptions options = options_.exchange;
   options.any_mean = true;
@@ -252,8 +254,10 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   Group& group =
       groups_.emplace(exchange, Group{std::move(members), std::move(machine)}).first->second;
   for (Member place = 0; place < group.members.size(); ++place) {
-    const bool is_there = peers_[group.members[place]].is_up && !absent.contains(place);
-    if (is_there) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
+    const Peer& peer = peers_[group.members[place]];
+    if (absent.contains(place)) continue;
+    if (peer.is_up) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
+    if (peer.down_since) perform(exchange, group.machine.on(LinkDown{place}, now_));
   }
   return group;
 }

@@ -63,8 +63,8 @@ class GroupReduceMachine final : public Reducer {
   };
   struct Peer {
     bool met = false;
-    bool is_up = false;    // its link; as far as was said
-    bool is_down = false;  // the same: neither before anything was said
+    bool is_up = false;                   // its link; as far as was said
+    std::optional<TimePoint> down_since;  // the same: neither before anything was said
     // Exchanges of ours in a row that ended without it, and nothing was heard of it meanwhile.
     unsigned missed = 0;
     bool is_missing() const { return missed >= kMissedMax; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What notes and pieces from outside a group, or of exchanges that are elsewhere, can do to a
 // member that averages in groups.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,6 +59,32 @@ class OneOfAGroup : public ::testing::Test {
   TimePoint now_{std::chrono::seconds(100)};
   GroupReduceMachine machine_;
 };
+
+// At the start two links may be made between two members, one of which ends.
+TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
+  const auto lists = [](const std::vector<Action>& actions) {
+    std::vector<std::size_t> sizes;
+    for (const Action& action : actions) {
+      const auto* send = std::get_if<SendNote>(&action);
+      if (send && send->note.kind == Kind::kList) sizes.push_back(send->note.members.size());
+    }
+    return sizes;
+  };
+  const auto enrol = [&](Member from) {
+    protocol::ReduceNote registration = note(Kind::kRegister, 10);
+    registration.members.clear();
+    return lists(tell(from, std::move(registration)));
+  };
+  const std::vector<Member> others = mates();
+  give(LinkDown{others[0]});
+  begin();
+  EXPECT_THAT(enrol(others[1]), ::testing::IsEmpty());
+  EXPECT_THAT(enrol(others[2]), ::testing::IsEmpty());
+  now_ += AllReduceMachine::kRelink / 2;
+  give(LinkUp{others[0], std::nullopt});
+  EXPECT_THAT(enrol(others[0]), ::testing::AllOf(::testing::SizeIs(3), ::testing::Each(4U)))
+      << "the list has all of them";
+}
 
 TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
   begin();
