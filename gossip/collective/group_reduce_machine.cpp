@@ -171,12 +171,13 @@ void GroupReduceMachine::handle(NoteReceived& came) {
 }
 
 void GroupReduceMachine::handle(PieceReceived& came) {
-  const Group* const group = find(came.at.exchange);
+  const Exchange exchange = came.at.exchange;
+  const Group* const group = find(exchange);
   const auto place = group != nullptr ? place_of(group->members, came.from) : std::nullopt;
   if (!place || came.epoch != epoch_) return;
   came.from = *place;
-  came.at = of_machine(came.at.exchange);
-  give(came.at.exchange, std::move(came));
+  came.at = of_machine(exchange);
+  give(exchange, std::move(came));
 }
 
 void GroupReduceMachine::handle(Tick&) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "gossip/collective/drawn_groups.h"
@@ -101,7 +102,7 @@ TEST(PeersInGroups, WhoIsStartedAgainComesBack) {
   for (const bool kept : {false, true}) {
     FakeNetwork net(in_groups(100'000, 9, 3), 2);
     net.patience.start = 60s;
-    start_all(net);
+    start_linked(net);
     net.run_until([&] { return exchange_of(net, 0) >= 20; });
     net.stop(4);
     net.run_until([&] { return exchange_of(net, 0) >= 60; });
