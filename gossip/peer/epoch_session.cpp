@@ -62,9 +62,11 @@ void EpochSession::begin(TimePoint now) {
   training_->begin();
 }
 
-// The link of an absent member may only look whole, so that member has to speak first.
+// The link of an absent member may only look whole, so that member has to speak first. Who came to
+// this epoch before this peer does not greet again: what it said holds.
 void EpochSession::take_earlier_hello(Member member, PeerHello hello, TimePoint now) {
-  if (silent_.contains(member) && hello.epoch != epoch_) return;
+  if (hello.epoch == epoch_) return take_hello(member, hello, now);
+  if (silent_.contains(member)) return;
   hello.epoch = epoch_;
   hello.begun = false;
   take_hello(member, hello, now);

@@ -657,6 +657,23 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       << "the first step with momentum is that of SGD";
 }
 
+// They do not greet again: a peer that did not believe them would train apart to the end.
+TEST(PeerMachine, WhatOthersSaidInANewEpochHoldsWhenItComesThere) {
+  MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.pass(1s);  // in which the others can have come so far
+  for (auto& [member, said] : peer.links) {
+    said = peer.hello_of(50);
+    said.epoch = 2;
+    peer.feed(peer::LinkUp{member, said});
+  }
+  peer.give(peer.world.roster(2));
+  while (!peer.computations.empty()) peer.compute();
+  EXPECT_EQ(peer.state(), "catching-up");
+}
+
 // --- what a process promised in an all-reduce ---------------------------------------------------
 
 // A peer of three that mixes all at once and keeps its checkpoint once, early.

@@ -131,7 +131,7 @@ TEST(RepeatedFaults, AMemberThatSendsHugeNumbersFillsNoLog) {
     for (const float number : {1e30F, std::numeric_limits<float>::quiet_NaN()}) {
       FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
       net.falsify = [&](protocol::Member from, SharedBytes data) {
-        if (from != 3 || data.size() == 0) return data;
+        if (from != 3 || data.empty()) return data;
         const std::vector<float> wrong(data.size() / sizeof(float), number);
         return SharedBytes::own(to_bytes(as_bytes(std::span(wrong))));
       };
