@@ -123,7 +123,10 @@ void GroupReduceMachine::handle(LinkUp& up) {
     const auto place = place_of(group.members, up.member);
     if (place) perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
   }
-  if (up.at && up.at->exchange > at_.exchange + kKept) {
+  // A minority gives way to us, however far it has come: two that copied each other's model would
+  // both wait.
+  const bool gives_way = up.at && up.at->backed < up.at->exchange && !is_minority();
+  if (up.at && !gives_way && up.at->exchange > at_.exchange + kKept) {
     hear_of_further(up.member, up.at->exchange);
   }
   if (held_ && (!is_starting_ || has_met_all())) begin_now();

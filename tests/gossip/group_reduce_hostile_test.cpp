@@ -60,6 +60,19 @@ class OneOfAGroup : public ::testing::Test {
   GroupReduceMachine machine_;
 };
 
+// However far it has come: a minority copies the model of a member with a quorum, which would wait
+// for it if it copied the minority's.
+TEST_F(OneOfAGroup, ItsGroupIsFollowedOnlyWhereItHasAQuorum) {
+  const auto greet = [&](Progress where) {
+    std::size_t copies = 0;
+    for (const Member member : mates()) copies += count<CatchUp>(give(LinkUp{member, where}));
+    return copies;
+  };
+  begin();
+  EXPECT_EQ(greet({.backed = 3, .exchange = 20}), 0U);
+  EXPECT_EQ(greet(at(20)), 1U);
+}
+
 // At the start two links may be made between two members, one of which ends.
 TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
   const auto lists = [](const std::vector<Action>& actions) {
