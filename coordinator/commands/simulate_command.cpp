@@ -149,10 +149,11 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   SimulateOptions options = options_of(flags, log);
   if (!flags.out.empty()) options.out = flags.out;
   using Note = telemetry::InterruptNote;
-  Note note(saves(flags) ? Note::On::kAsk : Note::On::kEnd);
+  const bool is_saved = saves(flags);
+  Note note(is_saved ? Note::On::kAsk : Note::On::kEnd);
   note.set_asking(stopping_note(terminal));
   SavePolicy policy(context.clock.now(), [&] { return note.asked(); });
-  if (saves(flags)) options.saves = &policy;
+  if (is_saved) options.saves = &policy;
   auto result = simulate(flags.job, options, context.clock, std::move(hooks));
   if (!result && result.error().code() == "stopped" && note.asked()) {
     note.set(

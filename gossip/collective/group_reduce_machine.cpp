@@ -123,10 +123,8 @@ void GroupReduceMachine::handle(LinkUp& up) {
     const auto place = place_of(group.members, up.member);
     if (place) perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
   }
-  // A minority gives way to us, however far it has come: two that copied each other's model would
-  // both wait.
-  const bool gives_way = up.at && up.at->backed < up.at->exchange && !is_minority();
-  if (up.at && !gives_way && up.at->exchange > at_.exchange + kKept) {
+  // However far it has come: two that copied each other's model would both wait.
+  if (up.at && !gives_way(*up.at) && up.at->exchange > at_.exchange + kKept) {
     hear_of_further(up.member, up.at->exchange);
   }
   if (held_ && (!is_starting_ || has_met_all())) begin_now();
@@ -332,7 +330,7 @@ void GroupReduceMachine::hear_of_further(Member from, Exchange exchange) {
 // What a minority learned apart is not mixed with the models of a quorum.
 bool GroupReduceMachine::one_gives_way(Member from, const protocol::ReduceNote& note) {
   const Progress theirs = progress_of(note);
-  if (theirs.backed < theirs.exchange && !is_minority()) {
+  if (gives_way(theirs)) {
     if (wants_an_answer(note.kind)) tell_where_we_are(from);
     return true;
   }
@@ -340,6 +338,11 @@ bool GroupReduceMachine::one_gives_way(Member from, const protocol::ReduceNote& 
   outranked_by_ = {from, theirs};
   if (busy_) copy_model_of_quorum();
   return true;
+}
+
+// A minority, to us who are none.
+bool GroupReduceMachine::gives_way(Progress theirs) const {
+  return theirs.backed < theirs.exchange && !is_minority();
 }
 
 bool GroupReduceMachine::is_outranked_by(Progress theirs) const {

@@ -88,6 +88,7 @@ class GroupReduceMachine final : public Reducer {
   void perform(const Group& group, Finished finished);
   void hear_of_further(Member from, Exchange exchange);
   bool one_gives_way(Member from, const protocol::ReduceNote& note);
+  bool gives_way(Progress theirs) const;
   bool is_outranked_by(Progress theirs) const;
   void copy_model_of_quorum();
   void reach(Member member, bool reachable);

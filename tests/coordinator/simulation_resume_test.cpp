@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/json.hpp>
 #include <fstream>
 #include <map>
 
@@ -12,6 +11,7 @@
 #include "coordinator/simulation/simulation_output.h"
 #include "core/base/durable_file.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/timeless_run.h"
 
 namespace starling::coordinator {
 namespace {
@@ -96,19 +96,9 @@ class StoppedRun : public ::testing::Test {
       const std::string name = std::filesystem::relative(entry.path(), path(out)).string();
       if (name == "report.html") continue;  // of run.json
       std::string text = read_text_file(entry.path(), 1 << 24).value();
-      found[name] = name == "run.json" ? timeless(text) : text;
+      found[name] = name == "run.json" ? testing::timeless(text) : text;
     }
     return found;
-  }
-  static std::string timeless(const std::string& text) {
-    boost::json::object run = boost::json::parse(text).as_object();
-    for (const char* member : {"submitted", "started", "ended"}) run.erase(member);
-    for (boost::json::value& round : run.at("rounds").as_array()) {
-      for (const char* member : {"started", "seconds", "federated_seconds"}) {
-        round.as_object().erase(member);
-      }
-    }
-    return boost::json::serialize(run);
   }
 
   // Stops after each commit, going on in between, and compares.

@@ -3,30 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/json.hpp>
 #include <csignal>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include "core/base/durable_file.h"
+#include "tests/support/one_line.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/timeless_run.h"
 
 namespace starling {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::in_one_line;
 using testing::Process;
-
-// Without the line ends of a terminal's width.
-std::string in_one_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string line;
-  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
-  return line;
-}
 
 class StoppedFederation : public ::testing::Test {
  protected:
@@ -65,19 +58,9 @@ class StoppedFederation : public ::testing::Test {
       const std::string name = std::filesystem::relative(entry.path(), path(out)).string();
       if (!entry.is_regular_file() || name == "report.html") continue;  // of run.json
       const std::string text = read_text_file(entry.path(), 1 << 26).value();
-      found[name] = name == "run.json" ? timeless(text) : text;
+      found[name] = name == "run.json" ? testing::timeless(text) : text;
     }
     return found;
-  }
-  static std::string timeless(const std::string& text) {
-    boost::json::object run = boost::json::parse(text).as_object();
-    for (const char* member : {"submitted", "started", "ended"}) run.erase(member);
-    for (boost::json::value& round : run.at("rounds").as_array()) {
-      for (const char* member : {"started", "seconds", "federated_seconds"}) {
-        round.as_object().erase(member);
-      }
-    }
-    return boost::json::serialize(run);
   }
   void expect_same(const std::string& one, const std::string& other) const {
     const auto expected = files(one);

@@ -6,9 +6,9 @@
 #include <boost/json.hpp>
 #include <csignal>
 #include <fstream>
-#include <sstream>
 
 #include "core/base/durable_file.h"
+#include "tests/support/one_line.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
@@ -17,15 +17,8 @@ namespace starling {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::in_one_line;
 using testing::Process;
-
-// Without the line ends of a terminal's width.
-std::string in_one_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string line;
-  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
-  return line;
-}
 
 class StoppedSimulation : public ::testing::Test {
  protected:
