@@ -60,6 +60,7 @@ template Message::Message(RosterPart);
 template Message::Message(Swim);
 template Message::Message(VectorTransfer);
 template Message::Message(ColumnsAsk);
+template Message::Message(ColumnsPutOff);
 template Message::Message(ReduceNote);
 template Message::Message(PeerReport);
 template Message::Message(Relay);

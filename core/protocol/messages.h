@@ -207,7 +207,7 @@ using AnyMessage =
     std::variant<Hello, Welcome, RoundPlan, ModelRequest, Chunk, Credit, UpdateOffer, UpdateAccept,
                  UpdateReceived, RoundCommitted, TaskEnded, TaskFailed, Ping, Pong, Bye,
                  OperatorRequest, OperatorReply, PeerHello, RosterAsk, RosterPart, Swim,
-                 VectorTransfer, ColumnsAsk, ReduceNote, PeerReport, Relay>;
+                 VectorTransfer, ColumnsAsk, ColumnsPutOff, ReduceNote, PeerReport, Relay>;
 
 template <typename T>
 concept IsMessage = []<typename... Ts>(std::variant<Ts...>*) {

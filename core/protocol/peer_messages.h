@@ -174,6 +174,13 @@ struct ColumnsAsk {
   friend bool operator==(const ColumnsAsk&, const ColumnsAsk&) = default;
 };
 
+// To ColumnsAsk: there is no model to give yet, for this peer copies one itself or has given the
+// asker enough for now. The ask is kept; another donor may be quicker.
+struct ColumnsPutOff {
+  Epoch epoch = 0;
+  friend bool operator==(const ColumnsPutOff&, const ColumnsPutOff&) = default;
+};
+
 // All-reduce (gossip/collective/all_reduce_machine.h): members register with the gatherer of an
 // attempt, which names those who reduce and commits their mean. A mean is named by its SHA-256, and
 // by the number of the attempt in which it was held last. Among neighbours kAsk, kDone and kNotYet

@@ -51,6 +51,7 @@ Bound bound_of(FrameType type) {
     case FrameType::kRosterAsk:
     case FrameType::kVectorTransfer:
     case FrameType::kColumnsAsk:
+    case FrameType::kColumnsPutOff:
       return {kNumbersWords, 0};
     case FrameType::kRosterPart:
       return {kNumbersWords, kPayloadBytesMax};
@@ -94,9 +95,9 @@ const FrameTable& from_coordinator(bool greeted) {
 const FrameTable& from_peer(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kPeerHello, kBye};
-  static const FrameTable kAfter{kPeerHello, kRosterAsk, kRosterPart, kSwim,       kVectorTransfer,
-                                 kChunk,     kCredit,    kColumnsAsk, kReduceNote, kTaskEnded,
-                                 kPing,      kPong,      kBye};
+  static const FrameTable kAfter{
+      kPeerHello,  kRosterAsk,     kRosterPart, kSwim,      kVectorTransfer, kChunk, kCredit,
+      kColumnsAsk, kColumnsPutOff, kReduceNote, kTaskEnded, kPing,           kPong,  kBye};
   return greeted ? kAfter : kBefore;
 }
 

@@ -368,6 +368,10 @@ Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
   return protocol::ColumnsAsk{from.getEpoch(), from.getBegin(), from.getEnd()};
 }
 
+Result<protocol::ColumnsPutOff> read(schema::ColumnsPutOff::Reader from) {
+  return protocol::ColumnsPutOff{from.getEpoch()};
+}
+
 Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
   STARLING_ASSIGN(auto members, read_members(from.getMembers()));
   std::optional<Sha256Digest> sha256;
@@ -493,6 +497,8 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
       return read_root<schema::VectorTransfer>(from);
     case FrameType::kColumnsAsk:
       return read_root<schema::ColumnsAsk>(from);
+    case FrameType::kColumnsPutOff:
+      return read_root<schema::ColumnsPutOff>(from);
     case FrameType::kReduceNote:
       return read_root<schema::ReduceNote>(from);
     case FrameType::kPeerReport:

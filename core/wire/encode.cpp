@@ -351,6 +351,10 @@ void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {
   to.setEnd(ask.end);
 }
 
+void write(capnp::MessageBuilder& message, const protocol::ColumnsPutOff& answer) {
+  message.initRoot<schema::ColumnsPutOff>().setEpoch(answer.epoch);
+}
+
 void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   auto to = message.initRoot<schema::ReduceNote>();
   to.setKind(static_cast<std::uint8_t>(note.kind));

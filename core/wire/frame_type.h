@@ -39,9 +39,10 @@ enum class FrameType : std::uint16_t {
   kReduceNote = 24,
   kPeerReport = 25,
   kRelay = 26,
+  kColumnsPutOff = 27,
 };
 
-inline constexpr std::uint16_t kFrameTypeMax = 26;
+inline constexpr std::uint16_t kFrameTypeMax = 27;
 
 FrameType frame_type(const protocol::Message& message);
 // None: a number that this version does not know.

@@ -301,6 +301,8 @@ Result<void> check(const protocol::ColumnsAsk& ask) {
   return expect(ask.begin < ask.end && ask.end <= kElementsMax, "the columns are not a range");
 }
 
+Result<void> check(const protocol::ColumnsPutOff&) { return {}; }
+
 Result<void> check(const protocol::ReduceNote& note) {
   STARLING_TRY(expect(note.kind <= protocol::ReduceNote::Kind::kAhead, "there is no such kind"));
   return check_count("members", note.members.size(), kMembersMax);

@@ -35,6 +35,7 @@ namespace starling::wire {
 [[nodiscard]] Result<void> check(const protocol::Swim& swim);
 [[nodiscard]] Result<void> check(const protocol::VectorTransfer& transfer);
 [[nodiscard]] Result<void> check(const protocol::ColumnsAsk& ask);
+[[nodiscard]] Result<void> check(const protocol::ColumnsPutOff& answer);
 [[nodiscard]] Result<void> check(const protocol::ReduceNote& note);
 [[nodiscard]] Result<void> check(const protocol::PeerReport& report);
 [[nodiscard]] Result<void> check(const protocol::Relay& relay);

@@ -192,6 +192,10 @@ struct ColumnsAsk {
   end @2 :UInt64;
 }
 
+struct ColumnsPutOff {
+  epoch @0 :UInt64;
+}
+
 struct ReduceNote {
   kind @0 :UInt8;
   held @1 :UInt32;

@@ -434,7 +434,7 @@ void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& not
 void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
   if (!gather_ || !gather_->running || gather_->awaited.erase(member) == 0) return;
   gather_->done[sha256].push_back(member);
-  if (member != self_) gather_->progress_at = now_;
+  gather_->progress_at = now_;  // our own end too: the root of a tree has the mean first
   const bool is_other = gather_->held != 0 && sha256 != gather_->sha256;
   if (!is_other && !gather_->awaited.empty()) return;
   if (is_other || gather_->done.size() > 1) return settle_difference();

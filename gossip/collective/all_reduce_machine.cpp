@@ -444,7 +444,9 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
     if (!gather_ || gather_->at != at) return;
     for (const auto& [member, registration] : gather_->registered) send_commit(member, commit);
   } else if (holds(commit.sha256)) {
-    end_with(commit);
+    // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
+    const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
+    if (is_as_listed || from == owner(current_->promised)) end_with(commit);
   } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
     look_for(commit);
   }

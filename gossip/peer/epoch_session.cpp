@@ -94,7 +94,7 @@ void EpochSession::link_lost(Member member, TimePoint now) {
   unsent_.erase(member);
   training_->link_lost(member);
   if (copy_) copy_->lose(member);
-  std::erase_if(asks_, [&](const Ask& ask) { return ask.first == member; });
+  std::erase_if(asks_, [&](const Ask& ask) { return ask.from == member; });
   perform(members_->on(membership::LinkLost{member}, now_));
   continue_copy();
 }
@@ -105,9 +105,12 @@ void EpochSession::take(Member from, const protocol::Message& message, TimePoint
     if (swim->epoch == epoch_) silent_.erase(from);
     perform(members_->on(membership::Received{from, *swim}, now_));
   } else if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) {
-    const auto waiting = std::ranges::count(asks_, from, &Ask::first);
-    if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.emplace_back(from, *ask);
+    const auto waiting = std::ranges::count(asks_, from, &Ask::from);
+    if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.push_back({from, *ask});
     answer_asks();
+  } else if (const auto* answer = std::get_if<protocol::ColumnsPutOff>(&message)) {
+    if (answer->epoch == epoch_ && copy_) copy_->put_off(from);
+    continue_copy();
   } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
     if (note->epoch == epoch_) training_->take(from, *note);
   }
@@ -144,6 +147,7 @@ void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
 void EpochSession::copy_model(std::vector<Member> donors, std::optional<Duration> patience) {
   copy_.emplace(std::move(donors), run_.initial.size(),
                 std::min(patience.value_or(copy_patience_), copy_patience_));
+  answer_asks();
   continue_copy();
 }
 
@@ -188,18 +192,25 @@ void EpochSession::continue_copy() {
 }
 
 // In the background, so that a member that copies the model delays no exchange. Who may have
-// nothing now may later.
+// nothing now may later. Members that copy from one another would all wait for nothing, and so each
+// says that it copies.
 void EpochSession::answer_asks() {
   if (asks_.empty() || links_changed_) return;
   const auto model = training_->model();
-  if (!model) return;
+  if (!model) {
+    if (copy_) std::ranges::for_each(asks_, [this](Ask& waiting) { put_off(waiting); });
+    return;
+  }
   const Exchange exchange = training_->progress().exchange;
   const std::vector<Member> neighbours = training_->neighbours();
-  std::erase_if(asks_, [&](const Ask& waiting) {
-    const auto& [to, ask] = waiting;
+  std::erase_if(asks_, [&](Ask& waiting) {
+    const auto& [to, ask, was_put_off] = waiting;
     if (ask.end > model->size()) return true;
     const bool is_neighbour = std::ranges::binary_search(neighbours, to);
-    if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) return false;
+    if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) {
+      put_off(waiting);
+      return false;
+    }
     const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
     const VectorTransfer transfer{
         .epoch = epoch_,
@@ -210,6 +221,11 @@ void EpochSession::answer_asks() {
                                                   TransferFlow::Urgency::kBackground});
     return true;
   });
+}
+
+void EpochSession::put_off(Ask& ask) {
+  if (std::exchange(ask.put_off, true)) return;
+  outcome_.actions.push_back(peer::Send{ask.from, protocol::ColumnsPutOff{.epoch = epoch_}});
 }
 
 // --- what the protocol asks for ------------------------------------------------------------------

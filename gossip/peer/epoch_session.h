@@ -108,6 +108,12 @@ class EpochSession final : private ProtocolHost {
   bool is_open() const { return !links_changed_; }
 
  private:
+  struct Ask {
+    Member from = 0;
+    protocol::ColumnsAsk columns;
+    bool put_off = false;  // was told that it has to wait
+  };
+
   // ProtocolHost
   TimePoint now() const override { return now_; }
   void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) override;
@@ -127,6 +133,7 @@ class EpochSession final : private ProtocolHost {
   void take_columns(Member from, const protocol::ModelColumns& columns,
                     const TransferFlow::Whole& whole);
   void answer_asks();
+  void put_off(Ask& ask);
   void continue_copy();
   void hand_in_model();
   void keep_checkpoint(bool model_too);
@@ -150,9 +157,8 @@ class EpochSession final : private ProtocolHost {
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::optional<ModelCopy> copy_;
   const Duration copy_patience_;
-  CopyRules copies_;  // of this member's model, for others
-  using Ask = std::pair<Member, protocol::ColumnsAsk>;
-  std::vector<Ask> asks_;
+  CopyRules copies_;            // of this member's model, for others
+  std::vector<Ask> asks_;       // for columns of this member's model, until it may be read
   std::uint64_t handed_in_at_;  // evaluations so far
   TimePoint checkpoint_at_;
   struct HeldBack {

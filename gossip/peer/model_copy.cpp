@@ -30,7 +30,7 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   std::vector<Ask> asks;
   for (Part& part : parts_) {
     if (part.came || part.asked || donors_.empty()) continue;
-    part.asked = donors_[turn_++ % donors_.size()];
+    part.asked = next_donor();
     part.until = now + patience_;
     asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
   }
@@ -69,8 +69,27 @@ protocol::Progress ModelCopy::progress() const {
 
 void ModelCopy::lose(Member donor) {
   std::erase(donors_, donor);
+  put_off_by_.erase(donor);
+  ask_others(donor);
+}
+
+void ModelCopy::put_off(Member donor) {
+  if (std::ranges::find(donors_, donor) == donors_.end()) return;
+  put_off_by_.insert(donor);
+  if (put_off_by_.size() < donors_.size()) ask_others(donor);
+}
+
+void ModelCopy::ask_others(Member donor) {
   for (Part& part : parts_) {
     if (part.asked == donor && !part.came) part.asked.reset();
+  }
+}
+
+Member ModelCopy::next_donor() {
+  const bool all_put_off = put_off_by_.size() == donors_.size();
+  while (true) {
+    const Member donor = donors_[turn_++ % donors_.size()];
+    if (all_put_off || !put_off_by_.contains(donor)) return donor;
   }
 }
 

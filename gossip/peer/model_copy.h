@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,11 @@ class ModelCopy {
   // `support`: of the donor's model. Requires: expects(), a value for each column, all finite.
   void take(protocol::Member from, const protocol::ModelColumns& columns,
             const protocol::Support& support, std::span<const float> values);
-  // Its link broke, or it refused.
+  // Its link broke, or what it gave is no model.
   void lose(protocol::Member donor);
+  // It has none to give yet: what was asked of it is asked of those that have not said so; where
+  // all did, they are waited for.
+  void put_off(protocol::Member donor);
 
   bool done() const;
   bool failed() const { return donors_.empty() && !done(); }
@@ -51,7 +55,11 @@ class ModelCopy {
     protocol::Progress progress = {};  // once it came
   };
 
+  void ask_others(protocol::Member donor);
+  protocol::Member next_donor();
+
   std::vector<protocol::Member> donors_;
+  std::set<protocol::Member> put_off_by_;  // some of these
   Duration patience_;
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked

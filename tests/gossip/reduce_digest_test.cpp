@@ -148,6 +148,59 @@ TEST(AllReduceDigest, AnAttemptWithTwoMeansCommitsNone) {
   EXPECT_EQ(commits[0].sha256, digest_of_floats(all_floats(3)));
 }
 
+// What the gatherer's list has said of a mean that is held, no other member's commit unsays.
+TEST_F(AFetchedMean, CountsAsTheGathererSaysAndNotAsAnybodySays) {
+  NoteReceived list = naming(note_of(0, Kind::kList, 1, {0, 1, 2}), all_floats(1), 2);
+  list.note.held = 1;
+  (void)on(list);
+  ASSERT_EQ(notes_sent(0, Kind::kDone, on(mean_from(2, 1, all_floats(1)))).size(), 1U);
+  NoteReceived commit = naming(note_of(3, Kind::kCommit, 1, {0, 1, 2}), all_floats(1), 2);
+  commit.note.count = 1;
+  EXPECT_TRUE(on(commit).empty());
+  commit.note.count = 3;
+  const auto ended = on(commit);
+  ASSERT_TRUE(std::holds_alternative<Finished>(ended.back()));
+  EXPECT_EQ(std::get<Finished>(ended.back()).next, testing::at(1));
+}
+
+// The root of a tree has the mean when it has still to go all the way down: those who pass it on
+// are waited for from then on.
+TEST(AllReduceDigest, ARootWaitsForTheWayDownAsLongAsForTheWayUp) {
+  AllReduceMachine machine({.shape = {.choice = ShapeRule::Choice::kTree}}, 1, 0,
+                           testing::member_names(3));
+  TimePoint now{};
+  const auto on = [&](Event event) { return machine.on(std::move(event), now); };
+  const auto end_exchange = [&](Exchange exchange, Duration up, Duration down) {
+    const Progress at = testing::at(exchange);
+    std::vector<Action> actions = on(Begin{at, all_floats(3)});
+    std::uint32_t attempt = 0;
+    const auto say = [&](Member from, Kind kind) {
+      NoteReceived note = note_of(from, kind, attempt);
+      note.note.exchange = note.note.backed = exchange;
+      return naming(note, all_floats(3), 0);
+    };
+    attempt = 1;
+    for (const Member m : {1U, 2U}) {
+      NoteReceived there = say(m, Kind::kRegister);
+      there.note.sha256.reset();
+      actions = on(there);
+    }
+    EXPECT_EQ(notes_sent(2, Kind::kList, actions).size(), 1U);
+    now += up;
+    (void)on(PieceReceived{1, 1, at, attempt, place_of(Phase::kUp, 0), all_floats(3)});
+    (void)on(PieceReceived{2, 1, at, attempt, place_of(Phase::kUp, 1), all_floats(3)});
+    now += down;
+    EXPECT_TRUE(on(Tick{}).empty()) << "no other attempt, and nobody is called silent";
+    (void)on(say(1, Kind::kDone));
+    const auto ended = on(say(2, Kind::kDone));
+    EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
+  };
+  end_exchange(0, std::chrono::milliseconds(100), std::chrono::milliseconds(100));
+  for (Exchange exchange = 1; exchange < 4; ++exchange) {
+    end_exchange(exchange, std::chrono::milliseconds(1500), std::chrono::milliseconds(1500));
+  }
+}
+
 // Member 2 changes the means that it passes on: those behind it end with other bits.
 TEST(AllReduceDigest, AllEndWithOneMeanWhereAMemberChangesIt) {
   for (const ShapeRule::Choice choice : {ShapeRule::Choice::kRing, ShapeRule::Choice::kTree}) {

@@ -611,6 +611,41 @@ TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
   EXPECT_TRUE(peer.said("nobody gave a model: goes on with its own"));
 }
 
+// One of three on a ring, whose neighbours have come to exchange 50 without it.
+class WhoCopies : public ::testing::Test {
+ protected:
+  WhoCopies() : peer(testing::small_network_of_steps(200, "ring", 3)) {
+    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+    peer.give(peer.world.roster(1));
+    peer.compute();
+    peer.pass(1s);  // in which the others can have come so far
+    peer.hear_model(1, 50);
+    peer.hear_model(2, 50);
+    peer.clear();
+    peer.compute();
+    EXPECT_EQ(peer.state(), "catching-up");
+  }
+
+  MachineBench peer;
+};
+
+TEST_F(WhoCopies, AsksAnotherInPlaceOfADonorThatCopiesItself) {
+  const auto put_off = peer.sent<protocol::ColumnsAsk>(1);
+  ASSERT_THAT(put_off, SizeIs(1));
+  peer.clear();
+  peer.hear(1, protocol::ColumnsPutOff{.epoch = 7});
+  EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), IsEmpty()) << "of another epoch";
+  peer.hear(1, protocol::ColumnsPutOff{.epoch = 1});
+  EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), ElementsAre(put_off[0]));
+  peer.clear();
+  // Where all copy, they are waited for; one that is lost is none of them.
+  peer.hear(2, protocol::ColumnsPutOff{.epoch = 1});
+  EXPECT_THAT(peer.of<peer::Send>(), IsEmpty());
+  peer.feed(peer::LinkDown{2});
+  EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(1), SizeIs(2)) << "the whole model";
+  EXPECT_EQ(peer.state(), "catching-up");
+}
+
 // Each donor gives a part; what the optimizer had learned of the former model is forgotten.
 TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
   std::map<std::string, std::vector<float>> after;
@@ -747,6 +782,19 @@ TEST_F(AnAllReduce, ThatCopiesAModelWhenAnEpochEndsForgetsWhatItPromisedSinceIts
   EXPECT_FALSE(remembers());
   peer.give(peer.world.roster(3));
   EXPECT_FALSE(remembers()) << "still";
+}
+
+// Else members that copy from one another would all wait for nothing.
+TEST_F(AnAllReduce, SaysOnceThatItCopiesToWhoeverAsksItForItsModel) {
+  const protocol::ColumnsAsk ask{.epoch = 1, .begin = 1, .end = 3};
+  for (const protocol::Member member : {1, 2}) {
+    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+  }
+  ASSERT_EQ(peer.state(), "catching-up");
+  peer.hear(2, ask);
+  EXPECT_THAT(peer.sent<protocol::ColumnsPutOff>(2), ElementsAre(protocol::ColumnsPutOff{1}));
+  peer.tick(100ms);
+  EXPECT_THAT(peer.sent<protocol::ColumnsPutOff>(2), SizeIs(1));
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------

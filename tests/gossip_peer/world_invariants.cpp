@@ -136,6 +136,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
   protocol::Epoch epoch_of(const protocol::Message& message) const {
     if (const auto* swim = std::get_if<protocol::Swim>(&message)) return swim->epoch;
     if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) return ask->epoch;
+    if (const auto* wait = std::get_if<protocol::ColumnsPutOff>(&message)) return wait->epoch;
     if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) return note->epoch;
     return epoch();
   }

@@ -346,6 +346,8 @@ protocol::Message random_message(FrameType type, Rng& rng) {
       return transfer(rng);
     case FrameType::kColumnsAsk:
       return columns_ask(rng);
+    case FrameType::kColumnsPutOff:
+      return ColumnsPutOff{any_number(rng)};
     case FrameType::kReduceNote:
       return reduce_note(rng);
     case FrameType::kPeerReport:

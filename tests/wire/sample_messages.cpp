@@ -260,6 +260,7 @@ std::vector<Sample> sample_messages() {
            .epoch = 3,
            .content = protocol::WholeModel{.exchange = 41, .step = 210, .floats = 250'001}}},
       {"columns_ask_v1", ColumnsAsk{.epoch = 3, .begin = 1000, .end = 2000}},
+      {"columns_put_off_v1", ColumnsPutOff{.epoch = 3}},
       {"reduce_note_v1",
        ReduceNote{.kind = ReduceNote::Kind::kCommit,
                   .epoch = 3,
