@@ -155,6 +155,15 @@ void PeerMachine::expire() {
   cancel_useless_task();
 }
 
+// The clock was wrong for a while.
+void PeerMachine::hold_again() {
+  say(LogLevel::kInfo, "the roster holds by this device's clock, which was ahead: goes on");
+  expired_ = false;
+  problem_ = failure_ ? failure_->message() : "";
+  act(peer::SetRoster{roster_.whole()});
+  renewal_ = failure_ ? Renewal::kSameEpoch : Renewal::kNextEpoch;
+}
+
 // A trainer's task may take long, and be repeated without end: a new roster does not wait for one
 // whose result it makes useless.
 void PeerMachine::cancel_useless_task() {
@@ -569,7 +578,7 @@ void PeerMachine::handle(peer::Tick&) {
     return;
   }
   if (!roster_) return;
-  if (!expired_ && roster_.is_expired(clock())) expire();
+  if (roster_.is_expired(clock()) != expired_) expired_ ? hold_again() : expire();
   if (hears_others()) {
     session_->tick(now_);
     follow_session();

@@ -127,6 +127,7 @@ class PeerMachine {
   void refuse_roster(const Error& why);
   void adopt();
   void expire();
+  void hold_again();
   void leave_session();
   void cancel_useless_task();
   void prepare();

@@ -40,7 +40,9 @@ PeerNode::PeerNode(World world, Options options, PeerData data, PeerShell::Issue
 
 Result<void> PeerNode::start() {
   STARLING_TRY(links_->listen());
-  return shell_.start();
+  auto started = shell_.start();
+  if (!started) loop_.run_task(links_->stop());  // else who listens would outlive nothing
+  return started;
 }
 
 net::Async<void> PeerNode::sleep_until(const bool& happened) {

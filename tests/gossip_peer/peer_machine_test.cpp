@@ -242,6 +242,24 @@ TEST(PeerMachine, AnExpiredRosterSilencesUntilALaterOneComes) {
   EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
 }
 
+TEST(PeerMachine, AClockThatWasAheadForAMomentSilencesForThatMomentOnly) {
+  MachineBench peer;
+  peer.links = {{1, PeerHello{}}};
+  peer.give(peer.world.roster(1, {}, 1h), Source::kOther);
+  peer.wall += 2h;
+  peer.tick(1s);
+  EXPECT_EQ(peer.of<peer::SetRoster>().back().roster, nullptr);
+  peer.compute();
+  EXPECT_EQ(peer.state(), "refused");
+  peer.wall -= 2h;
+  peer.tick(10s);
+  EXPECT_NE(peer.of<peer::SetRoster>().back().roster, nullptr);
+  while (!peer.computations.empty()) peer.compute();
+  EXPECT_EQ(peer.trainings, 1) << "and goes on with the phase that is not mixed yet";
+  EXPECT_EQ(peer.state(), "waiting");
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
 TEST(PeerMachine, AClockThatIsAnHourOffSilencesNobodyWhomTheIssuerSpeaksTo) {
   for (const auto off : {1h, -1h}) {
     MachineBench peer;

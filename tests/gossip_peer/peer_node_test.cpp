@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_cluster.h"
 
@@ -312,6 +314,21 @@ TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
                       "all goes on with the renewed roster");
     EXPECT_GE(step_of(cluster, 0), step);
   }
+}
+
+TEST(PeerNode, WhoCannotUseItsDirectorySaysSoAndListensNoMore) {
+  PeerCluster cluster(testing::small_network("ring", 2));
+  const PeerCluster::Peer& peer = *cluster.peers[0];
+  std::ofstream(peer.directory / "gossip") << "in its place\n";
+  PeerNode::Options options = cluster.options;
+  options.directory = peer.directory / "gossip";
+  options.links.listen = identity::HostPort{"127.0.0.1", 0};
+  PeerNode node({cluster.loop, cluster.clock, cluster.log, *peer.identity}, options,
+                PeerData{.rows = cluster.experiment.parts[0]},
+                {.report = [](const auto&) {}, .hand_in = [](const auto&, const auto&) {}}, {});
+  const auto started = node.start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message().find("gossip"), std::string::npos);
 }
 
 // Who is alone never waits for anybody, and has no pause but those that it makes.
