@@ -10,8 +10,6 @@ namespace {
 
 using Kind = protocol::ReduceNote::Kind;
 
-// Members whose model is copied at a time.
-constexpr std::size_t kDonorsMax = 4;
 // A minority that got no model tries again after so many times the longest silence of a gatherer.
 constexpr int kReturnWaits = 4;
 
@@ -355,12 +353,8 @@ void GroupReduceMachine::copy_model_of_quorum() {
   returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
   busy_ = false;
   groups_.erase(at_.exchange);
-  CatchUp catch_up{.next = theirs, .donors = {from}};
-  for (Member member = 0; member < peers_.size(); ++member) {
-    const bool is_other = member != from && peers_[member].is_up;
-    if (is_other && catch_up.donors.size() < kDonorsMax) catch_up.donors.push_back(member);
-  }
-  actions_.emplace_back(std::move(catch_up));
+  // Of the others nobody knows whether they are of that quorum.
+  actions_.emplace_back(CatchUp{.next = theirs, .donors = {from}});
 }
 
 void GroupReduceMachine::reach(Member member, bool reachable) {

@@ -258,9 +258,13 @@ void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
   state_ = State::kCopying;
   if (from.empty()) return not_copied();
   host_.say(LogLevel::kInfo,
-            fmt::format("the others have come to exchange {} without this peer, which is at {}: "
-                        "taking their model",
-                        next_.exchange, at_.exchange));
+            next_.exchange > at_.exchange
+                ? fmt::format("the others have come to exchange {} without this peer, which is at "
+                              "{}: taking their model",
+                              next_.exchange, at_.exchange)
+                : fmt::format("a quorum is at exchange {}: taking its model in place of what was "
+                              "learned apart, up to exchange {}",
+                              next_.exchange, at_.exchange));
   copy_model(std::move(from));
 }
 

@@ -73,6 +73,21 @@ TEST_F(OneOfAGroup, ItsGroupIsFollowedOnlyWhereItHasAQuorum) {
   EXPECT_EQ(greet(at(20)), 1U);
 }
 
+// Of the others it is not known whether they are of the quorum: their models may be no further.
+TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
+  GroupReduceMachine minority({}, 1, kDraw, 0, member_names(kNetworkMembers),
+                              {.backed = 3, .exchange = 10}, {}, {.minority = true, .backed = 3},
+                              now_);
+  for (Member member = 1; member < kNetworkMembers; ++member) {
+    (void)minority.on(LinkUp{member, std::nullopt}, now_);
+  }
+  (void)minority.on(Begin{{.backed = 3, .exchange = 10}, share({1, 2, 3})}, now_);
+  const auto actions = minority.on(NoteReceived{5, note(Kind::kRegister, 6)}, now_);
+  ASSERT_EQ(count<CatchUp>(actions), 1U);
+  EXPECT_THAT(std::get<CatchUp>(actions.back()).donors, ::testing::ElementsAre(5U));
+  EXPECT_EQ(std::get<CatchUp>(actions.back()).next, at(6));
+}
+
 // At the start two links may be made between two members, one of which ends.
 TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
   const auto lists = [](const std::vector<Action>& actions) {
