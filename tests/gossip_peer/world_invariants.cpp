@@ -265,7 +265,7 @@ void WorldInvariants::said(std::size_t index, std::string_view line) {
   if (!peers_[index].process) return;
   Process& process = *peers_[index].process;
   const bool copies = says(line, "taking the model of") || says(line, "taking their model") ||
-                      says(line, "goes on from its model in place of");
+                      says(line, "model in place of what was learned apart");
   if (copies) {
     const auto& shell = world_.peers[index]->process->shell;
     const EpochSession* session = shell ? shell->machine().session() : nullptr;
@@ -351,6 +351,7 @@ void WorldInvariants::look(std::size_t index) {
   peers_[index].roster = std::max(peers_[index].roster, roster);
   const EpochSession* session = machine.session();
   if (session == nullptr) {
+    process.kept_at = now;  // it may begin again in the same epoch
     if (!process.closing) process.copying_since.reset();
     return;
   }
