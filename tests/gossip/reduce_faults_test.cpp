@@ -125,8 +125,9 @@ TEST(AllReduceFaults, AReplacedLinkLeavesNobodyOut) {
     World world = small_world(one_dies ? 5 : 4, choice, 5);
     if (one_dies) world.exchanges = 40;
     ReduceNetwork network(world);
-    if (one_dies) network.at(0.01, [&network] { network.kill(4); });
-    network.at(moment + (one_dies ? 1.0 : 0.0), [&network, a, b] { network.cut(a, b, 0); });
+    if (one_dies) network.after(0.01, [&network] { network.kill(4); });
+    network.after(moment + (one_dies ? 1.0 : 0.0),
+                  [&network, a, b] { network.disconnect(a, b, 0); });
     ASSERT_EQ(network.run(), "") << network.trace();
     for (Member m = 0; m < 4; ++m) {
       for (const Finished& result : network.finished(m)) {
@@ -179,9 +180,9 @@ TEST(AllReduceFaults, WhoFallsOutIsNamedAndSoIsTheReturnNotEachExchange) {
     world.spread = 0.3;
     ReduceNetwork network(world);
     for (const double time : {0.3, 40.0}) {
-      network.at(time, [&network, out] {
+      network.after(time, [&network, out] {
         for (Member m : {0U, 1U, 2U}) {
-          if (m != out) network.cut(m, out, 8);
+          if (m != out) network.disconnect(m, out, 8);
         }
       });
     }
@@ -217,16 +218,16 @@ TEST(AllReduceFaults, TwoSidesOfAPartitionEachEndWithTheirOwn) {
     const World world = small_world(5, seed % 2 == 0 ? Choice::kRing : Choice::kTree, seed);
     ReduceNetwork network(world);
     Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 6});
-    network.at(rng.uniform() * 0.15, [&network] {
+    network.after(rng.uniform() * 0.15, [&network] {
       for (Member a : {0U, 1U}) {
-        for (Member b : {2U, 3U, 4U}) network.cut(a, b, 1e6);
+        for (Member b : {2U, 3U, 4U}) network.disconnect(a, b, 1e6);
       }
     });
     // Detection within the time of a cut is uniform; here it must be soon.
     for (Member a : {0U, 1U}) {
       for (Member b : {2U, 3U, 4U}) {
-        network.at(0.3 + rng.uniform(), [&network, a, b] { network.suspect(a, b, 1e6); });
-        network.at(0.3 + rng.uniform(), [&network, a, b] { network.suspect(b, a, 1e6); });
+        network.after(0.3 + rng.uniform(), [&network, a, b] { network.suspect(a, b, 1e6); });
+        network.after(0.3 + rng.uniform(), [&network, a, b] { network.suspect(b, a, 1e6); });
       }
     }
     ASSERT_EQ(network.run(), "") << seed << "\n" << network.trace();
@@ -248,7 +249,7 @@ TEST(AllReduceFaults, TwoSidesOfAPartitionEachEndWithTheirOwn) {
 TEST(AllReduceFaults, WhoCannotReachEachOtherAreNotInOneAttempt) {
   const World world = small_world(4, Choice::kRing, 8);
   ReduceNetwork network(world);
-  network.cut(2, 3, 1e6);
+  network.disconnect(2, 3, 1e6);
   network.suspect(2, 3, 1e6);
   network.suspect(3, 2, 1e6);
   ASSERT_EQ(network.run(), "") << network.trace();
@@ -268,7 +269,7 @@ TEST(AllReduceFaults, WhatIsSlowEnds) {
       world.latency = suspected ? 1.5 : 3;
       world.seconds_max = 3600;
       ReduceNetwork network(world);
-      if (suspected) network.at(0.2, [&network] { network.suspect(1, 0, 1e6); });
+      if (suspected) network.after(0.2, [&network] { network.suspect(1, 0, 1e6); });
       ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
       ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
     }
@@ -382,7 +383,7 @@ TEST(AllReduceFaults, ASilentLinkOrMemberIsWaitedForOnce) {
         world.options.shape.choice = choice;
         world.options.stragglers = {.min = std::chrono::seconds(2)};
         ReduceNetwork network(world);
-        network.at(10, [&] {
+        network.after(10, [&] {
           for (const auto& [from, to] : silence.ways) network.hold(from, to, 60);
         });
         ASSERT_EQ(network.run(), "") << network.trace();
@@ -417,7 +418,7 @@ TEST(AllReduceFaults, RandomDeathsAndStragglers) {
     }
     for (std::uint64_t i = rng.below(world.members); i > 0; --i) {
       const auto victim = static_cast<Member>(rng.below(world.members));
-      network.at(rng.uniform() * 3, [&network, victim] { network.kill(victim); });
+      network.after(rng.uniform() * 3, [&network, victim] { network.kill(victim); });
     }
     ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
     ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
@@ -452,16 +453,16 @@ TEST(AllReduceFaults, RandomEverything) {
       const double when = rng.uniform() * 2;
       switch (rng.below(5)) {
         case 0:
-          network.at(when, [&network, a] { network.kill(a); });
+          network.after(when, [&network, a] { network.kill(a); });
           break;
         case 1:
-          network.at(when, [&network, a, length] { network.pause(a, length); });
+          network.after(when, [&network, a, length] { network.pause(a, length); });
           break;
         case 2:
-          network.at(when, [&network, a, b, length] { network.cut(a, b, length); });
+          network.after(when, [&network, a, b, length] { network.disconnect(a, b, length); });
           break;
         case 3:
-          network.at(when, [&network, a, b, length] { network.suspect(a, b, length); });
+          network.after(when, [&network, a, b, length] { network.suspect(a, b, length); });
           break;
         default:
           network.delay_begin(a, rng.below(5), length);
@@ -471,7 +472,7 @@ TEST(AllReduceFaults, RandomEverything) {
     for (std::uint64_t i = greetings.below(8); i > 0; --i) {
       const Member a = any(greetings);
       const Member b = any_but(greetings, a);
-      network.at(greetings.uniform(), [&network, a, b] { network.greet(a, b); });
+      network.after(greetings.uniform(), [&network, a, b] { network.greet(a, b); });
     }
     ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
     ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();

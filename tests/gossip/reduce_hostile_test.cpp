@@ -417,9 +417,9 @@ TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
             if (m != self) network.tell(self, m, liar.lie(m, network.place(m), lie));
           }
           ++lie;
-          network.at(0.02, go_on);
+          network.after(0.02, go_on);
         };
-        network.at(2, go_on);
+        network.after(2, go_on);
         network.do_not_await(self);
         EXPECT_EQ(network.run(), "");
         EXPECT_GT(network.exchange_seconds().size(), 50U);
@@ -479,11 +479,12 @@ TEST(AllReduceHostile, WhoClaimsMeansHoldsNobodyUpForLong) {
               note.count = 0;
               if (to != self) network.tell(self, to, note);
             }
-            network.at(0.02, claim);
+            network.after(0.02, claim);
           };
-          if (forger.claims) network.at(0.5, claim);
+          if (forger.claims) network.after(0.5, claim);
           if (are_few) {
-            for (const Member m : {1U, 3U, 4U}) network.at(1, [&network, m] { network.kill(m); });
+            for (const Member m : {1U, 3U, 4U})
+              network.after(1, [&network, m] { network.kill(m); });
           }
           network.do_not_await(self);
           ASSERT_EQ(network.run(), "") << network.trace();
@@ -523,9 +524,9 @@ TEST(AllReduceHostile, WhoLeadsOthersAwayIsBelievedLessAndLess) {
             note.members = {self};
             if (m != self) network.tell(self, m, std::move(note));
           }
-          network.at(0.02, go_on);
+          network.after(0.02, go_on);
         };
-        network.at(2, go_on);
+        network.after(2, go_on);
         network.do_not_await(self);
         ASSERT_EQ(network.run(), "") << network.trace();
         EXPECT_LT(pace_of(network).mean, 4);
@@ -576,15 +577,15 @@ TEST(AllReduceHostile, WhoOnlyTalksDoesNotHoldAMinorityUp) {
     World world{.seed = seed, .members = kOfLiar, .floats = 13, .exchanges = 30};
     world.options.stragglers.min = std::chrono::seconds(2);
     ReduceNetwork network(world);
-    for (const Member m : {3U, 4U}) network.at(1, [&network, m] { network.kill(m); });
+    for (const Member m : {3U, 4U}) network.after(1, [&network, m] { network.kill(m); });
     std::function<void()> talk = [&] {
       network.mute(2);
       for (const Member m : {0U, 1U}) {
         network.tell(2, m, about(Kind::kNotYet, network.place(m), 1));
       }
-      network.at(0.02, talk);
+      network.after(0.02, talk);
     };
-    network.at(1, talk);
+    network.after(1, talk);
     network.do_not_await(2);
     ASSERT_EQ(network.run(), "") << "seed " << seed;
     EXPECT_EQ(network.finished(0).back().members, (std::vector<Member>{0, 1}));

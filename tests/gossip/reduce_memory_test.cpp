@@ -109,7 +109,7 @@ std::size_t unbacked(const ReduceNetwork& network, Member member) {
 TEST(AllReduceMemory, AllThatWereStartedAgainBackTheirFirstMean) {
   const World world = quick_world(5, 20, 1);
   ReduceNetwork network(world);
-  for (Member m = 0; m < 5; ++m) network.at(2, [&network, m] { network.restart(m, 2, 1); });
+  for (Member m = 0; m < 5; ++m) network.after(2, [&network, m] { network.restart(m, 2, 1); });
   ASSERT_EQ(network.run(), "") << network.trace();
   EXPECT_EQ(network.wrong_results(), "");
   for (Member m = 0; m < 5; ++m) EXPECT_LE(unbacked(network, m), 1U) << network.trace();
@@ -119,8 +119,8 @@ TEST(AllReduceMemory, AllThatWereStartedAgainBackTheirFirstMean) {
 TEST(AllReduceMemory, WhoWasStartedAgainTakesPartAmongAMajorityThatWasNot) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     ReduceNetwork network(quick_world(5, 30, seed));
-    network.at(1, [&network] { network.kill(4); });  // all are not there again
-    network.at(3, [&network] { network.restart(0, 0, 0.5); });
+    network.after(1, [&network] { network.kill(4); });  // all are not there again
+    network.after(3, [&network] { network.restart(0, 0, 0.5); });
     ASSERT_EQ(network.run(), "") << network.trace();
     EXPECT_EQ(network.wrong_results(), "");
     for (const Member m : {1U, 2U, 3U}) {
@@ -135,9 +135,9 @@ TEST(AllReduceMemory, WhoWasStartedAgainTakesPartAmongAMajorityThatWasNot) {
 TEST(AllReduceMemory, WithoutAMajorityThatRemembersTheyGoOnUnbacked) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     ReduceNetwork network(quick_world(5, 30, seed));
-    network.at(1, [&network] { network.kill(4); });
+    network.after(1, [&network] { network.kill(4); });
     for (const Member m : {0U, 1U}) {
-      network.at(3, [&network, m] { network.restart(m, 0, 0.5); });
+      network.after(3, [&network, m] { network.restart(m, 0, 0.5); });
     }
     ASSERT_EQ(network.run(), "") << network.trace();
     EXPECT_EQ(network.wrong_results(), "");
@@ -157,8 +157,8 @@ TEST(AllReduceMemory, ANewEpochCostsOneExchangeThatIsNotBackedAtMost) {
       World world = quick_world(5, 30, seed);
       if (!one_is_gone) world.options.stragglers.min = std::chrono::seconds(10);
       ReduceNetwork network(world);
-      if (one_is_gone) network.at(1, [&network] { network.kill(4); });
-      network.at(4, [&network] { network.change_epoch(0.2); });
+      if (one_is_gone) network.after(1, [&network] { network.kill(4); });
+      network.after(4, [&network] { network.change_epoch(0.2); });
       ASSERT_EQ(network.run(), "") << network.trace();
       EXPECT_EQ(network.wrong_results(), "");
       for (Member m = 0; m < 4; ++m) {
@@ -191,26 +191,26 @@ TEST(AllReduceMemory, RandomRestartsFailedCopiesAndEpochs) {
         case 1:
         case 2: {
           const std::uint64_t exchanges = rng.below(4);
-          network.at(when, [&network, a, exchanges, length] {
+          network.after(when, [&network, a, exchanges, length] {
             network.restart(a, exchanges, length / 3);
           });
           break;
         }
         case 3:
-          network.at(when, [&network, length] { network.change_epoch(length / 3); });
+          network.after(when, [&network, length] { network.change_epoch(length / 3); });
           break;
         case 4:
-          network.at(when, [&network, a, b, length] { network.cut(a, b, length); });
+          network.after(when, [&network, a, b, length] { network.disconnect(a, b, length); });
           break;
         default:
-          network.at(when, [&network, a, length] { network.pause(a, length); });
+          network.after(when, [&network, a, length] { network.pause(a, length); });
       }
     }
     if (rng.below(2) == 0) {  // a part without a majority
       const double when = rng.uniform() * 4;
       for (Member a = 0; a < world.members / 2; ++a) {
         for (auto b = static_cast<Member>(world.members / 2); b < world.members; ++b) {
-          network.at(when, [&network, a, b] { network.cut(a, b, 5); });
+          network.after(when, [&network, a, b] { network.disconnect(a, b, 5); });
         }
       }
     }

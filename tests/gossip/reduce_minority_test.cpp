@@ -38,9 +38,9 @@ void split(ReduceNetwork& network, const std::set<Member>& side, std::size_t mem
       if (side.contains(b)) continue;
       const double a_hears = from + 0.3 + rng.uniform();
       const double b_hears = from + 0.3 + rng.uniform();
-      network.at(from, [&network, a, b, seconds] { network.cut(a, b, seconds); });
-      network.at(a_hears, [&network, a, b, seconds] { network.suspect(a, b, seconds); });
-      network.at(b_hears, [&network, a, b, seconds] { network.suspect(b, a, seconds); });
+      network.after(from, [&network, a, b, seconds] { network.disconnect(a, b, seconds); });
+      network.after(a_hears, [&network, a, b, seconds] { network.suspect(a, b, seconds); });
+      network.after(b_hears, [&network, a, b, seconds] { network.suspect(b, a, seconds); });
     }
   }
 }
@@ -115,7 +115,7 @@ TEST(AllReduceMinority, WhoIsLeftOfAMajorityGoesOn) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     ReduceNetwork network(paced_world(7, 60, seed));
     for (Member m : {0U, 2U, 4U, 5U, 6U}) {
-      network.at(2 + 0.3 * m, [&network, m] { network.kill(m); });
+      network.after(2 + 0.3 * m, [&network, m] { network.kill(m); });
     }
     ASSERT_EQ(network.run(), "");
     ASSERT_EQ(network.disagreement(), "");

@@ -10,12 +10,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/sim/event_queue.h"
 #include "gossip/collective/all_reduce_machine.h"
+#include "tests/support/machine_network.h"
 
 namespace starling::collective::testing {
 
@@ -40,23 +38,20 @@ struct World {
       0;  // in which a model is waited for in vain; it goes on within `spread` else
 };
 
-class ReduceNetwork {
+class ReduceNetwork final
+    : public starling::testing::MachineNetwork<AllReduceMachine, Event, Tick> {
  public:
   explicit ReduceNetwork(const World& world);
 
   // `victim` dies when the network's message number `index` (from 0) is about to be sent.
   void kill_at(Member victim, std::size_t index) { kills_.emplace(index, victim); }
   void kill(Member victim);
-  void at(double seconds, std::function<void()> what);
   // The connection breaks, what is on its way is lost; both notice, and it comes back.
-  void cut(Member a, Member b, double seconds);
+  void disconnect(Member a, Member b, double seconds);
   // `a` alone believes `b` dead for a while; messages still flow.
   void suspect(Member a, Member b, double seconds);
-  // What `a` sends to `b` arrives only after this time, and nobody is told.
-  void hold(Member a, Member b, double seconds) { held_[{a, b}] = after(seconds); }
   // Both say hello once more over their link, if it is whole.
   void greet(Member a, Member b);
-  void pause(Member member, double seconds);
   // What a liar says beside its machine, which may be mute.
   void tell(Member from, Member to, protocol::ReduceNote note);
   void mute(Member member) { nodes_[member].mute = true; }
@@ -86,7 +81,6 @@ class ReduceNetwork {
   const Finished* finished(Member member, Exchange exchange) const;
   // Where it was told that others are, and to copy their model.
   const std::vector<Progress>& catch_ups(Member member) const { return nodes_[member].catch_ups; }
-  bool alive(Member member) const { return nodes_[member].alive; }
   std::vector<float> input(Member member, Exchange exchange) const;
   // Finished results that are not the mean of their members, or not the same for one attempt.
   std::string wrong_results() const;
@@ -99,23 +93,9 @@ class ReduceNetwork {
   std::uint64_t floats_sent(Member member) const { return nodes_[member].floats_sent; }
   const std::string& trace() const { return trace_; }
   const std::vector<std::string>& said() const { return said_; }
-  AllReduceMachine& machine(Member member) { return nodes_[member].machine; }
 
  private:
-  struct Delivery {
-    Member to = 0;
-    Event event;
-    std::optional<Member> from;
-    unsigned connection = 0;
-    std::size_t checksum = 0;
-    unsigned life = 0;  // of the receiver, of what is its own
-  };
   struct Node {
-    AllReduceMachine machine;
-    bool alive = true;
-    TimePoint paused_until{};
-    std::vector<Delivery> backlog;  // came while paused, in order
-    TimePoint tick_at{};
     Progress next;
     std::vector<Finished> finished;
     std::vector<Progress> catch_ups;
@@ -123,36 +103,31 @@ class ReduceNetwork {
     std::set<Member> unreachable;
     std::vector<Progress> began = {};  // in order
     Epoch epoch = 1;
-    unsigned life = 0;  // a machine's
     bool back = false;  // it is dead, and will be back
     bool awaited = true;
     bool mute = false;  // what its machine sends is lost
     bool gives = true;  // its model
   };
-  using Happening = std::variant<Delivery, std::function<void()>>;
 
-  void deliver(Delivery& delivery);
   void begin_next(Member member, double seconds);
-  bool can_copy(const CatchUp& from) const;
-  void replace(Member member, Memory memory);
+  AllReduceMachine make_machine(Member member, Memory memory);
   void go_on_in(Member member, Epoch epoch);
-  void perform(Member member, std::vector<Action> actions);
-  bool transmit(Member from, Member to, Event event, std::size_t checksum);
+  void perform(Member self, Action& action) override;
+  void perform(Member self, const Say& said);
+  void perform(Member self, SendNote& message);
+  void perform(Member self, const SendPiece& piece);
+  void perform(Member self, const Finished& result);
+  void perform(Member self, const CatchUp& further);
+  void transmit(Member from, Member to, Work arrive);
+  void arrive(Member to, PieceReceived piece, std::size_t checksum);
   void inform(Member member, Member about, bool reachable);
-  double latency();
+  Duration latency(Member from) override;
   bool ended() const;
-  TimePoint after(double seconds) const { return queue_.now() + from_seconds(seconds); }
 
   World world_;
-  Rng rng_;
-  sim::EventQueue<Happening> queue_;
   std::vector<Node> nodes_;
   std::multimap<std::size_t, Member> kills_;
   std::map<std::pair<Member, Exchange>, double> delays_;
-  std::map<std::pair<Member, Member>, TimePoint> last_arrival_;
-  std::map<std::pair<Member, Member>, unsigned> connection_;
-  std::map<std::pair<Member, Member>, bool> down_;
-  std::map<std::pair<Member, Member>, TimePoint> held_;
   std::set<std::pair<Member, Member>> changed_;  // pieces from, to
   std::map<Exchange, TimePoint> ended_;          // first
   std::size_t messages_ = 0;

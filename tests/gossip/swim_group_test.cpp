@@ -169,9 +169,8 @@ TEST(SwimGroup, APausedMemberComesBackAndCallsNobodyDead) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       Group group({.members = 8, .seed = seed});
       group.run_for(seconds(5));
-      group.pause(2);
+      group.pause(2, to_seconds(pause));
       group.run_for(pause);
-      group.resume(2);
       EXPECT_TRUE(group.run_until(group.now() + seconds(20), [&] { return group.agrees(); }));
       for (const auto& change : group.changes()) {
         EXPECT_TRUE(change.at != 2 || change.state != State::kDead) << "seed " << seed;
@@ -209,7 +208,7 @@ TEST(SwimGroup, TheSameSeedDoesTheSame) {
     }
     group.crash(3);
     group.run_for(seconds(30));
-    group.heal();
+    group.mend_all();
     group.restart(3);
     group.run_for(seconds(30));
     return std::pair(group.trace(), group.changes());
@@ -250,7 +249,7 @@ TEST(SwimGroup, OnARingEachHalfFindsTheOtherOneGoneAndBack) {
       return group.run_until(group.now() + time, [&] { return the_others_are_dead(dead); });
     };
     EXPECT_TRUE(within(seconds(30), true)) << "seed " << seed;
-    group.heal();
+    group.mend_all();
     EXPECT_TRUE(within(seconds(30), false)) << "seed " << seed;
   }
 }

@@ -70,10 +70,10 @@ void cut(Group& group, const Scenario& s) {
 std::string disagreement(const Group& group) {
   std::string text;
   for (Member at = 0; at < group.members(); ++at) {
-    if (!group.lives(at)) continue;
+    if (!group.alive(at)) continue;
     text += std::to_string(at) + ":";
     for (Member m = 0; m < group.members(); ++m) {
-      text += group.lives(m) ? " l" : " x";
+      text += group.alive(m) ? " l" : " x";
       text += "asd"[static_cast<int>(group.machine(at).state(m))];
     }
     text += '\n';
@@ -88,7 +88,7 @@ void disturb(Group& group, const Scenario& s) {
   for (const Member m : s.crash) group.crash(m);
   group.run_for(s.cut_for / 2);
   for (const Member m : s.restart) group.restart(m);
-  group.heal();
+  group.mend_all();
 }
 
 void partition(std::uint64_t seed) {

@@ -62,7 +62,7 @@ TEST(CableMachine, ForAMinuteTheMajorityNeitherJumpsNorCopies) {
     const auto of = cable_world(seed);
     const std::set<Member> pulled = drawn_pulled(seed);
     ExchangeNetwork network(of);
-    network.at(kPulledAt, [&] { network.pull(pulled, kPulledFor); });
+    network.after(kPulledAt, [&] { network.pull(pulled, kPulledFor); });
     ASSERT_EQ(network.run(), "") << seed << " " << of.topology;
     for (Member member = 0; member < kMachineMembers; ++member) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", " << of.topology << ", "

@@ -167,9 +167,9 @@ TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
   for (std::uint64_t seed = 0; seed < seeds(24); ++seed) {
     const auto of = world(seed, 700);
     ExchangeNetwork network(of);
-    network.at(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
+    network.after(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
     Exchange apart = 0;
-    network.at(24.9, [&] { apart = network.exchange(0); });
+    network.after(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
     EXPECT_GT(apart, 300U) << seed;  // both sides went on: 5 s together, some 18 s alone
     EXPECT_EQ(network.wrong_entries(), 0U);
@@ -194,7 +194,7 @@ TEST(ExchangeMachine, HalvesThatMeetAgainKeepWhatTheyLearned) {
     of.members = 8;
     of.work = 0.2;
     ExchangeNetwork network(of);
-    network.at(30, [&] { network.split(4, 20); });
+    network.after(30, [&] { network.split(4, 20); });
     ASSERT_EQ(network.run(), "") << seed;
     EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology;
   }
@@ -207,9 +207,9 @@ TEST(ExchangeMachine, SilenceCostsOneDeadlineWhateverFailureDetectionSays) {
     ASSERT_EQ(of.topology, "ring");
     of.detection = 60;
     ExchangeNetwork network(of);
-    network.at(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
+    network.after(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
     Exchange apart = 0;
-    network.at(24.9, [&] { apart = network.exchange(0); });
+    network.after(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
     EXPECT_GT(apart, 300U) << seed;
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
@@ -221,7 +221,7 @@ TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
     const auto of = world(seed, 400);
     ExchangeNetwork network(of);
     const double away = 0.1 * static_cast<double>(1 + seed % 50);
-    network.at(5, [&] { network.kill(1, away, seed % 3 == 0 ? ~0ULL : seed % 100); });
+    network.after(5, [&] { network.restart(1, away, seed % 3 == 0 ? ~0ULL : seed % 100); });
     ASSERT_EQ(network.run(), "") << seed;
     EXPECT_EQ(network.wrong_entries(), 0U);
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
@@ -271,13 +271,13 @@ TEST(ExchangeMachine, AsManyMessagesAreMixedAsAreNotLost) {
       const auto sent = static_cast<double>(network.traffic().messages);
       const double used = static_cast<double>(network.filled_entries()) / sent;
       const double lost = static_cast<double>(network.traffic().lost) / sent;
-      if (loss == 0) calm = network.now();
+      if (loss == 0) calm = network.elapsed();
       EXPECT_NEAR(used, 1 - loss, 0.01 * (1 - loss)) << topology << " " << loss;
       EXPECT_LE(network.longest_silence(), 12U) << topology << " " << loss;
       EXPECT_EQ(network.wrong_entries(), 0U);
       EXPECT_EQ(network.copies(), 0U);
       EXPECT_NEAR(lost, loss, 0.25 * loss) << topology << " " << loss;
-      EXPECT_LE(network.now(), 5 * calm) << topology << " " << loss;
+      EXPECT_LE(network.elapsed(), 5 * calm) << topology << " " << loss;
     }
   }
 }
@@ -404,7 +404,7 @@ TEST(ExchangeMachine, ALyingGreetingMovesNobody) {
       of.members = 8;
       ExchangeNetwork network(of);
       for (double when = 2; when < 4; when += 0.05) {
-        network.at(when, [&] { network.lie(3, claim); });
+        network.after(when, [&] { network.lie(3, claim); });
       }
       ASSERT_EQ(network.run(), "") << seed;
       EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology << " claims " << claim;
@@ -426,7 +426,7 @@ TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {
       ExchangeNetwork network(of);
       network.replace_by_liar(3);
       for (double when = 0.001; when < 60; when += 0.05) {
-        network.at(when, [&] { network.lie(3, claim); });
+        network.after(when, [&] { network.lie(3, claim); });
       }
       ASSERT_EQ(network.run(), "") << seed;
       EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology << " claims " << claim;
@@ -451,10 +451,10 @@ TEST(ExchangeMachine, AnOnlyNeighbourThatLiesDoesNotEndTheRun) {
       ExchangeNetwork network(of);
       network.replace_by_liar(0);
       for (double when = 0.001; when < 60; when += 0.01) {
-        network.at(when, [&] { network.lie(0, claim); });
+        network.after(when, [&] { network.lie(0, claim); });
       }
       for (double when = 0.1; when < 5; when += 0.1) {
-        network.at(when, [&, when] {
+        network.after(when, [&, when] {
           for (Member leaf = 1; leaf < 5; ++leaf) {
             EXPECT_LE(static_cast<double>(network.exchange(leaf)), 4 * when / 0.025 + 13)
                 << seed << " claims " << claim << " at " << when;
@@ -479,10 +479,10 @@ TEST(ExchangeMachine, WhatALiarSaysIsNotContagious) {
     of.options.start_patience = std::chrono::milliseconds(500);
     of.seconds_max = 2000;
     ExchangeNetwork network(of);
-    network.at(0.0005, [&] { network.die(5); });
+    network.after(0.0005, [&] { network.die(5); });
     network.replace_by_liar(3);
     for (double when = 0.001; when < 120; when += 0.02) {
-      network.at(when, [&] { network.lie(3, 600); });
+      network.after(when, [&] { network.lie(3, 600); });
     }
     ASSERT_EQ(network.run(), "") << seed;
     for (const Member member : {0U, 1U, 6U, 7U}) {
@@ -503,9 +503,9 @@ TEST(ExchangeMachine, WhoComesTenThousandExchangesLateCatchesUp) {
       of.work = 0.01;
       of.seconds_max = 2000;
       ExchangeNetwork network(of);
-      network.at(1, [&] { network.kill(0, 170, 1U << 30); });
+      network.after(1, [&] { network.restart(0, 170, 1U << 30); });
       Exchange late = 0, others = 0;
-      network.at(173, [&] { late = network.exchange(0), others = network.exchange(1); });
+      network.after(173, [&] { late = network.exchange(0), others = network.exchange(1); });
       ASSERT_EQ(network.run(), "") << topology << " " << seed;
       EXPECT_GT(others, 10'000U) << topology << " " << seed;
       EXPECT_GE(late + of.options.spread + 1, others) << topology << " " << seed;
@@ -519,8 +519,8 @@ TEST(ExchangeMachine, WhoGoesOnFromACheckpointDoesNotWaitForTheDead) {
   for (std::uint64_t seed = 0; seed < seeds(24); ++seed) {
     auto of = world(seed, 400);
     ExchangeNetwork network(of);
-    network.at(3, [&] { network.die(2); });
-    network.at(15, [&] { network.kill(1, 0.3, 1); });
+    network.after(3, [&] { network.die(2); });
+    network.after(15, [&] { network.restart(1, 0.3, 1); });
     ASSERT_EQ(network.run(), "") << seed << " " << of.topology;
     EXPECT_LE(longest_wait(network), 2.5 * seconds(of.options.patience_min))
         << seed << " " << of.topology;
@@ -536,9 +536,9 @@ TEST(ExchangeMachine, WhoIsCutOffDoesNotRunThroughTheExchanges) {
     of.detection = 9;
     of.seconds_max = 2000;
     ExchangeNetwork network(of);
-    network.at(20, [&] { network.split(1, 60); });
+    network.after(20, [&] { network.split(1, 60); });
     Exchange cut_off = 0, others = 0;
-    network.at(79.9, [&] { cut_off = network.exchange(0), others = network.exchange(4); });
+    network.after(79.9, [&] { cut_off = network.exchange(0), others = network.exchange(4); });
     ASSERT_EQ(network.run(), "") << seed;
     EXPECT_LE(cut_off, others + others / 4) << seed << " " << of.topology;
     EXPECT_EQ(network.copies_of(0), 1U) << seed << " " << of.topology;
@@ -557,10 +557,10 @@ TEST(ExchangeMachine, AnythingMayHappenAndAllFinish) {
       const auto member = static_cast<Member>(rng.next_u32() % of.members);
       const double away = 4 * rng.uniform();
       if (fault % 3 == 0) {
-        network.at(when + 2 * fault, [&network, member, away] { network.split(member, away); });
+        network.after(when + 2 * fault, [&network, member, away] { network.split(member, away); });
       } else {
         const Exchange age = rng.next_u32() % 300;
-        network.at(when, [&network, member, away, age] { network.kill(member, away, age); });
+        network.after(when, [&network, member, away, age] { network.restart(member, away, age); });
       }
     }
     ASSERT_EQ(network.run(), "") << seed << " " << of.topology;

@@ -13,38 +13,23 @@ namespace starling::gossip::testing {
 using namespace exchange;
 
 ExchangeNetwork::ExchangeNetwork(const World& world)
-    : world_(world), rng_({.seed = world.seed}), nodes_(world.members) {
+    : MachineNetwork(world.members, {.seed = world.seed}), world_(world), nodes_(world.members) {
+  set_loss(world.loss);
   auto made = topologies::Topology::make(
       {.spec = world.topology, .nodes = static_cast<topologies::Node>(world.members)});
   STARLING_CHECK(made.has_value());
   topology_ = std::move(*made);
-  for (Member member = 0; member < world.members; ++member) start(member, 0);
+  for (Member member = 0; member < world.members; ++member) begin(member, 0);
   for (Member a = 0; a < world.members; ++a) {
     for (Member b = 0; b < a; ++b) connect(a, b);
   }
 }
 
-void ExchangeNetwork::at(double seconds, std::function<void()> what) {
-  queue_.schedule(TimePoint{} + from_seconds(seconds), std::move(what));
-}
-
-void ExchangeNetwork::after(double seconds, std::function<void()> what) {
-  queue_.schedule(queue_.now() + from_seconds(seconds), std::move(what));
-}
-
-Exchange ExchangeNetwork::exchange(Member member) const {
-  return nodes_[member].machine->exchange();
-}
-
-protocol::Support ExchangeNetwork::support(Member member) const {
-  return nodes_[member].machine->support(queue_.now());
+Duration ExchangeNetwork::latency(Member) {
+  return from_seconds(-world_.latency * std::log1p(-rng().uniform()));
 }
 
 // --- faults -------------------------------------------------------------------------------------
-
-bool ExchangeNetwork::is_cut(Member a, Member b) const {
-  return pulled_.contains(a) != pulled_.contains(b);
-}
 
 void ExchangeNetwork::split(Member border, double seconds) {
   std::set<Member> below;
@@ -52,47 +37,44 @@ void ExchangeNetwork::split(Member border, double seconds) {
   pull(below, seconds);
 }
 
-void ExchangeNetwork::pull(const std::set<Member>& members, double seconds) {
-  pulled_ = members;
-  healed_ = queue_.now() + from_seconds(seconds);
-  after(seconds, [this] { pulled_.clear(); });
-  for (Member a = 0; a < nodes_.size(); ++a) {
-    for (Member b = 0; b < nodes_.size(); ++b) {
-      if (!is_cut(a, b)) continue;
+void ExchangeNetwork::pull(const std::set<Member>& pulled, double seconds) {
+  for (Member a = 0; a < members(); ++a) {
+    for (Member b = 0; b < members(); ++b) {
+      if (pulled.contains(a) == pulled.contains(b)) continue;
+      hold(a, b, seconds);
       later(a, std::min(seconds, drawn(world_.detection)), Reach{b, false});
       later(a, seconds + drawn(0.5), Reach{b, true});
     }
   }
 }
 
-void ExchangeNetwork::kill(Member member, double away, Exchange age) {
-  Node& node = nodes_[member];
-  if (!node.machine) return;
-  const Exchange from = node.machine->exchange() - std::min(node.machine->exchange(), age);
+void ExchangeNetwork::restart(Member member, double away, Exchange age) {
+  if (!alive(member)) return;
+  const Exchange from = exchange(member) - std::min(exchange(member), age);
   end(member);
-  for (Member other = 0; other < nodes_.size(); ++other) {
+  for (Member other = 0; other < members(); ++other) {
     if (other == member) continue;
-    ++link_[std::minmax(member, other)];
+    reset(member, other);
     later(other, drawn(world_.latency), LinkDown{member});
   }
   after(away, [this, member, from] {
-    start(member, from);
-    for (Member other = 0; other < nodes_.size(); ++other) {
+    begin(member, from);
+    for (Member other = 0; other < members(); ++other) {
       if (other != member) connect(member, other);
     }
   });
 }
 
 void ExchangeNetwork::lie(Member member, Exchange claim) {
-  for (Member other = 0; other < nodes_.size(); ++other) {
-    if (other != member)
-      send(member, other, HelloReceived{member, claim, true, {.quorum_seconds = 3600}});
+  for (Member other = 0; other < members(); ++other) {
+    if (other == member) continue;
+    send(member, other, HelloReceived{member, claim, true, {.quorum_seconds = 3600}});
   }
 }
 
 void ExchangeNetwork::end(Member member) {
-  ++nodes_[member].life;
-  nodes_[member].machine.reset();
+  kill(member);
+  nodes_[member].finished = false;
   nodes_[member].sent.clear();
 }
 
@@ -105,7 +87,7 @@ void ExchangeNetwork::die(Member member) {
   end(member);
   nodes_[member].gone = true;
   nodes_[member].linked = false;
-  for (Member other = 0; other < nodes_.size(); ++other) {
+  for (Member other = 0; other < members(); ++other) {
     if (other == member) continue;
     later(other, drawn(world_.latency), LinkDown{member});
     later(other, drawn(world_.detection), Reach{member, false});
@@ -114,8 +96,8 @@ void ExchangeNetwork::die(Member member) {
 
 Traffic ExchangeNetwork::traffic() const {
   Traffic sum;
-  for (const Node& node : nodes_) {
-    if (node.machine) sum += node.machine->traffic();
+  for (Member member = 0; member < members(); ++member) {
+    if (alive(member)) sum += machine(member).traffic();
   }
   return sum;
 }
@@ -126,16 +108,13 @@ std::size_t ExchangeNetwork::copies() const {
   return sum;
 }
 
-void ExchangeNetwork::start(Member member, Exchange from) {
+void ExchangeNetwork::begin(Member member, Exchange from) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(fmt::format("node-{}", i));
+  for (Member m = 0; m < members(); ++m) names.push_back(fmt::format("node-{}", m));
   ExchangeOptions options = world_.options;
-  options.run_age = queue_.now() - TimePoint{};
-  nodes_[member].machine =
-      std::make_unique<ExchangeMachine>(options, *topology_, member, names, from, queue_.now());
-  nodes_[member].finished = false;
+  options.run_age = now() - TimePoint{};
   forget_mixed(member);
-  nodes_[member].alarm = {};
+  start(member, options, *topology_, member, names, from, now());
   later(member, 0, Begin{});
 }
 
@@ -149,113 +128,81 @@ void ExchangeNetwork::forget_mixed(Member member) {
 // A hello each way, then what was sent lately once more, as a protocol does it.
 void ExchangeNetwork::connect(Member a, Member b) {
   after(drawn(0.05), [this, a, b] {
-    if (!nodes_[a].linked && nodes_[b].machine) on(b, LinkDown{a});
-    if (!nodes_[b].linked && nodes_[a].machine) on(a, LinkDown{b});
-    if (!nodes_[a].machine || !nodes_[b].machine) return;
-    ++link_[std::minmax(a, b)];
-    tell(a, b);
-    tell(b, a);
+    if (!nodes_[a].linked) feed(b, LinkDown{a});
+    if (!nodes_[b].linked) feed(a, LinkDown{b});
+    if (!alive(a) || !alive(b)) return;
+    reset(a, b);
+    reset(b, a);
+    greet(a, b);
+    greet(b, a);
   });
 }
 
-void ExchangeNetwork::tell(Member from, Member to) {
+void ExchangeNetwork::greet(Member from, Member to) {
   send(from, to, HelloReceived{from, exchange(from), true, support(from)});
-  for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, MessageReceived{arrival});
+  for (const Arrival& arrival : nodes_[from].sent[to]) send_message(to, arrival);
   later(from, 0, LinkUp{to});
 }
 
-// --- events -------------------------------------------------------------------------------------
+// --- actions ------------------------------------------------------------------------------------
 
-void ExchangeNetwork::later(Member member, double seconds, Event event) {
-  after(seconds, [this, member, life = nodes_[member].life, event = std::move(event)] {
-    if (nodes_[member].life == life && nodes_[member].machine) on(member, event);
-  });
-}
-
-void ExchangeNetwork::send(Member from, Member to, const Event& event) {
-  if (world_.loss > 0 && !std::holds_alternative<HelloReceived>(event) &&
-      rng_.uniform() < world_.loss)
-    return;
-  TimePoint when = is_cut(from, to) ? healed_ : queue_.now();
-  when += from_seconds(-world_.latency * std::log1p(-rng_.uniform()));
-  TimePoint& last = last_[{from, to}];
-  last = when = std::max(last, when);
-  const std::pair<Member, Member> pair = std::minmax(from, to);
-  queue_.schedule(when, [this, from, to, pair, link = link_[pair], event] {
-    if (link_[pair] != link || !nodes_[to].machine) return;
-    const auto* came = std::get_if<MessageReceived>(&event);
-    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.message.exchange)) {
-      on(to, event);
+void ExchangeNetwork::send_message(Member to, const Arrival& arrival) {
+  if (is_lost()) return;
+  send(arrival.from, to, [this, to, arrival] {
+    const Exchange exchange = arrival.message.exchange;
+    if (machine(to).wants(arrival.from, exchange)) {
+      feed(to, MessageReceived{arrival});
     } else {
-      on(to,
-         MessageUnused{came->arrival.from, came->arrival.message.exchange, came->arrival.support});
+      feed(to, MessageUnused{arrival.from, exchange, arrival.support});
     }
   });
 }
 
-void ExchangeNetwork::on(Member member, const Event& event) {
-  const auto actions = nodes_[member].machine->on(event, queue_.now());
-  for (const Action& action : actions) perform(member, action);
-  wake(member);
-}
-
-void ExchangeNetwork::wake(Member member) {
-  Node& node = nodes_[member];
-  const auto deadline = node.machine->next_deadline();
-  if (!deadline || (node.alarm > queue_.now() && node.alarm <= *deadline)) return;
-  node.alarm = *deadline;
-  queue_.schedule(*deadline, [this, member, life = node.life] {
-    if (nodes_[member].life == life && nodes_[member].machine) on(member, Tick{});
-  });
-}
-
-void ExchangeNetwork::perform(Member self, const Action& action) {
+void ExchangeNetwork::perform(Member self, Action& action) {
   if (const auto* train = std::get_if<Train>(&action)) {
     const Exchange next =
         nodes_[self].trained_for ? *nodes_[self].trained_for + 1 : train->exchange;
     nodes_[self].skipped += train->exchange - std::min(next, train->exchange);
     nodes_[self].trained_for = train->exchange;
     const double work = train->steps * drawn(world_.work) + slowness_[self];
-    nodes_[self].trained = queue_.now() + from_seconds(work);
+    nodes_[self].trained = now() + from_seconds(work);
     later(self, work, Trained{});
-  } else if (const auto* announce = std::get_if<Announce>(&action)) {
-    perform(self, *announce);
+  } else if (const auto* announced = std::get_if<Announce>(&action)) {
+    announce(self, *announced);
   } else if (const auto* ask = std::get_if<Ask>(&action)) {
-    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange, support(self)});
+    if (!is_lost()) send(self, ask->to, Asked{self, ask->exchange, support(self)});
   } else if (const auto* answer = std::get_if<Answer>(&action)) {
-    if (nodes_[answer->to].machine) {
-      send(self, answer->to,
-           Answered{self, answer->asked, answer->exchange, answer->sent, support(self)});
-    }
-  } else if (const auto* mix = std::get_if<Mix>(&action)) {
-    perform(self, *mix);
+    if (is_lost()) return;
+    send(self, answer->to,
+         Answered{self, answer->asked, answer->exchange, answer->sent, support(self)});
+  } else if (const auto* full = std::get_if<Mix>(&action)) {
+    mix(self, *full);
   } else if (const auto* copy = std::get_if<Copy>(&action)) {
     ++nodes_[self].copies;
     forget_mixed(self);
     const Member donor = copy->donors.front();
     std::optional<Exchange> given;
-    if (nodes_[donor].machine && !is_cut(self, donor)) given = exchange(donor);
+    if (alive(donor) && !is_held(donor, self)) given = exchange(donor);
     later(self, drawn(0.02), Copied{given});
   } else if (std::holds_alternative<Finish>(action)) {
     nodes_[self].finished = true;
   }
 }
 
-void ExchangeNetwork::perform(Member self, const Announce& announce) {
+void ExchangeNetwork::announce(Member self, const Announce& announced) {
   const protocol::MixMessage message{
-      .exchange = announce.exchange, .era = announce.era, .next_era = announce.next_era};
-  auto& sent = nodes_[self].sent[announce.to];
+      .exchange = announced.exchange, .era = announced.era, .next_era = announced.next_era};
+  auto& sent = nodes_[self].sent[announced.to];
   while (!sent.empty() &&
-         sent.front().message.exchange + world_.options.resent < announce.exchange) {
+         sent.front().message.exchange + world_.options.resent < announced.exchange) {
     sent.pop_front();
   }
   sent.push_back({self, message, support(self), {}});
-  if (nodes_[announce.to].machine) send(self, announce.to, MessageReceived{sent.back()});
+  send_message(announced.to, sent.back());
 }
 
-void ExchangeNetwork::perform(Member self, const Mix& mix) {
-  const Node& node = nodes_[self];
-  const auto senders = node.machine->matrix().senders(self);
+void ExchangeNetwork::mix(Member self, const Mix& mix) {
+  const auto senders = machine(self).matrix().senders(self);
   bool complete = true;
   for (std::size_t i = 0; i < senders.size(); ++i) {
     complete = complete && mix.inbox[i].has_value();
@@ -272,21 +219,15 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
     if (!right) ++wrong_entries_;
     mixed = of + 1;
   }
-  waits_.push_back({self, mix.exchange, to_seconds(queue_.now() - node.trained), complete});
+  waits_.push_back({self, mix.exchange, to_seconds(now() - nodes_[self].trained), complete});
   later(self, 0.0001, Mixed{});
 }
 
 std::string ExchangeNetwork::run() {
-  const auto finished = [](const Node& node) {
-    return node.gone || (node.machine && node.finished);
-  };
-  while (!std::ranges::all_of(nodes_, finished)) {
-    const auto next = queue_.pop();
-    if (!next) return "nothing happens any more";
-    if (now() > world_.seconds_max) return fmt::format("not finished after {} s", now());
-    (*next)();
-  }
-  return "";
+  const auto finished = [](const Node& node) { return node.gone || node.finished; };
+  const bool all_finished = run_until(TimePoint{} + from_seconds(world_.seconds_max),
+                                      [&] { return std::ranges::all_of(nodes_, finished); });
+  return all_finished ? "" : fmt::format("not finished after {} s", elapsed());
 }
 
 }  // namespace starling::gossip::testing

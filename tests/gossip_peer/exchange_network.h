@@ -5,7 +5,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/sim/event_queue.h"
 #include "gossip/peer/exchange_machine.h"
+#include "tests/support/machine_network.h"
 
 namespace starling::gossip::testing {
 
-class ExchangeNetwork {
+class ExchangeNetwork final
+    : public starling::testing::MachineNetwork<ExchangeMachine, exchange::Event, exchange::Tick> {
  public:
   struct World {
     std::uint64_t seed = 1;
@@ -41,20 +40,19 @@ class ExchangeNetwork {
 
   explicit ExchangeNetwork(const World& world);
 
-  void at(double seconds, std::function<void()> what);
   // Members below `border` and the others do not hear each other for a while.
   void split(exchange::Member border, double seconds);
   // The cable of these is pulled: they and the others do not hear each other.
-  void pull(const std::set<exchange::Member>& members, double seconds);
-  // Comes back after `away` at an exchange that is at most `age` older.
-  void kill(exchange::Member member, double away, exchange::Exchange age);
+  void pull(const std::set<exchange::Member>& pulled, double seconds);
+  // Its process ends, and is back after `away` at an exchange that is at most `age` older.
+  void restart(exchange::Member member, double away, exchange::Exchange age);
   // It greets all others and says that it is at this exchange, with a quorum since long ago.
   void lie(exchange::Member member, exchange::Exchange claim);
   // It does nothing any more but lie, if told to; the others see its links unbroken.
   void replace_by_liar(exchange::Member member);
   // It is gone for good: its links break, and none can be made.
   void die(exchange::Member member);
-  // All that it does takes this much longer from now on.
+  // All that it trains takes this much longer from now on.
   void slow(exchange::Member member, double seconds) { slowness_[member] = seconds; }
 
   // Until everybody has finished; "" or why not.
@@ -74,13 +72,10 @@ class ExchangeNetwork {
   exchange::Exchange skipped_by(exchange::Member member) const { return nodes_[member].skipped; }
   // The most exchanges in a row that anybody mixed nothing of one of its senders in.
   exchange::Exchange longest_silence() const { return longest_silence_; }
-  double now() const { return to_seconds(queue_.now() - TimePoint{}); }
-  exchange::Exchange exchange(exchange::Member member) const;
+  exchange::Exchange exchange(exchange::Member member) const { return machine(member).exchange(); }
 
  private:
   struct Node {
-    std::unique_ptr<ExchangeMachine> machine;
-    std::uint64_t life = 0;
     bool finished = false;
     bool gone = false;   // for good
     bool linked = true;  // as the others see it
@@ -88,38 +83,28 @@ class ExchangeNetwork {
     std::optional<exchange::Exchange> trained_for;
     exchange::Exchange skipped = 0;
     TimePoint trained{};
-    TimePoint alarm{};  // the next, where it lies ahead
     std::map<exchange::Member, std::deque<exchange::Arrival>> sent;
   };
 
-  void after(double seconds, std::function<void()> what);
-  double drawn(double mean) { return mean * (0.5 + rng_.uniform()); }
-  protocol::Support support(exchange::Member member) const;
-  bool is_cut(exchange::Member a, exchange::Member b) const;
-  void start(exchange::Member member, exchange::Exchange from);
+  double drawn(double mean) { return mean * (0.5 + rng().uniform()); }
+  Duration latency(exchange::Member from) override;
+  protocol::Support support(exchange::Member member) const {
+    return machine(member).support(now());
+  }
+  void begin(exchange::Member member, exchange::Exchange from);
   void end(exchange::Member member);
   void forget_mixed(exchange::Member member);
   void connect(exchange::Member a, exchange::Member b);
-  void tell(exchange::Member from, exchange::Member to);
-  // The event reaches the same life of the member only.
-  void later(exchange::Member member, double seconds, exchange::Event event);
-  void on(exchange::Member member, const exchange::Event& event);
-  void send(exchange::Member from, exchange::Member to, const exchange::Event& event);
-  void perform(exchange::Member self, const exchange::Action& action);
-  void perform(exchange::Member self, const exchange::Announce& announce);
-  void perform(exchange::Member self, const exchange::Mix& mix);
-  void wake(exchange::Member member);
+  void greet(exchange::Member from, exchange::Member to);
+  void send_message(exchange::Member to, const exchange::Arrival& arrival);
+  void perform(exchange::Member self, exchange::Action& action) override;
+  void announce(exchange::Member self, const exchange::Announce& announced);
+  void mix(exchange::Member self, const exchange::Mix& mix);
 
   World world_;
-  Rng rng_;
   std::unique_ptr<const topologies::Topology> topology_;
-  sim::EventQueue<std::function<void()>> queue_;
   std::vector<Node> nodes_;
   std::map<exchange::Member, double> slowness_;
-  std::map<std::pair<exchange::Member, exchange::Member>, TimePoint> last_;  // in order
-  std::map<std::pair<exchange::Member, exchange::Member>, std::uint64_t> link_;
-  std::set<exchange::Member> pulled_;
-  TimePoint healed_{};
   std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> mixed_;   // up to
   std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> silent_;  // in a row
   std::vector<Wait> waits_;
