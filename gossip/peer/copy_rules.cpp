@@ -5,28 +5,25 @@
 
 namespace starling::gossip {
 
-CopyRules::Account& CopyRules::account_of(protocol::Member member) {
-  return accounts_.try_emplace(member, Account{.models = options_.models_at_once}).first->second;
-}
-
 // A minority may be further by its own count, and takes a majority's model all the same.
 void CopyRules::greeted(protocol::Member member, const protocol::PeerHello& hello,
                         protocol::Exchange ours) {
   const bool is_behind = ours > options_.lag && hello.exchange < ours - options_.lag;
-  account_of(member).must_catch_up = !hello.begun || hello.support.minority || is_behind;
+  accounts_[member].must_catch_up = !hello.begun || hello.support.minority || is_behind;
 }
 
 bool CopyRules::give(protocol::Member member, bool is_neighbour,
                      const protocol::ColumnsAsk& columns, std::uint64_t size, TimePoint now) {
   if (columns.end > size || columns.begin >= columns.end) return false;
-  Account& account = account_of(member);
+  Account& account = accounts_[member];
   if (!is_neighbour && !account.must_catch_up) return false;
-  const double earned = to_seconds(now - account.at) / to_seconds(options_.model_every);
-  account.models = std::min(options_.models_at_once, account.models + earned);
+  const Options::Allowance& may = is_neighbour ? options_.neighbours : options_.others;
+  const double earned = to_seconds(now - account.at) / to_seconds(may.every);
+  account.given = std::max(0.0, account.given - earned);
   account.at = now;
   const double part = static_cast<double>(columns.end - columns.begin) / static_cast<double>(size);
-  if (account.models < part) return false;
-  account.models -= part;
+  if (account.given + part > may.at_once) return false;
+  account.given += part;
   return true;
 }
 

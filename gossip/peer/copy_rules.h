@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is given this peer's model, and how often: its neighbours in the graph, and members that said
 // that they must catch up; of each of them a few models at first, then one in a while. A member has
-// no other use for a whole model, and copying it costs bandwidth and privacy.
+// no other use for a whole model, and copying it costs bandwidth and privacy. Neighbours are given
+// more: they get as many numbers with each exchange, and one that starts again and again, where
+// exchanges are quick, needs several.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,12 @@ class CopyRules {
   struct Options {
     // Who is further behind than this, in exchanges, cannot catch up by messages.
     protocol::Exchange lag = 1;
-    double models_at_once = 3;
-    Duration model_every = std::chrono::seconds(30);
+    struct Allowance {
+      double at_once;  // models
+      Duration every;  // one more
+    };
+    Allowance neighbours{.at_once = 16, .every = std::chrono::seconds(2)};
+    Allowance others{.at_once = 3, .every = std::chrono::seconds(30)};
   };
 
   explicit CopyRules(const Options& options) : options_(options) {}
@@ -34,11 +40,9 @@ class CopyRules {
  private:
   struct Account {
     bool must_catch_up = false;
-    double models = 0;  // that it may still have
-    TimePoint at{};     // then
+    double given = 0;  // models, less those that it may have again
+    TimePoint at{};    // then
   };
-
-  Account& account_of(protocol::Member member);
 
   Options options_;
   std::map<protocol::Member, Account> accounts_;

@@ -17,7 +17,9 @@ class CopyRulesTest : public ::testing::Test {
              ColumnsAsk columns = {.begin = 0, .end = kSize}) {
     return rules.give(member, is_neighbour, columns, kSize, now);
   }
-  CopyRules rules{{.lag = 4, .models_at_once = 2, .model_every = std::chrono::seconds(30)}};
+  CopyRules rules{{.lag = 4,
+                   .neighbours = {.at_once = 2, .every = std::chrono::seconds(30)},
+                   .others = {.at_once = 1, .every = std::chrono::seconds(60)}}};
 };
 
 TEST_F(CopyRulesTest, NeighboursAndThoseWhoAreBehindAreGivenTheModel) {
@@ -49,6 +51,13 @@ TEST_F(CopyRulesTest, AFewModelsAtOnceAndThenOneInAWhile) {
   EXPECT_FALSE(gives(1, true, kStart + std::chrono::seconds(29)));
   EXPECT_TRUE(gives(1, true, kStart + std::chrono::seconds(30)));
   EXPECT_FALSE(gives(1, true, kStart + std::chrono::seconds(31)));
+}
+
+TEST_F(CopyRulesTest, WhoIsNoNeighbourIsGivenLess) {
+  rules.greeted(1, {.begun = false}, 0);
+  EXPECT_TRUE(gives(1, false));
+  EXPECT_FALSE(gives(1, false, kStart + std::chrono::seconds(59)));
+  EXPECT_TRUE(gives(1, false, kStart + std::chrono::seconds(60)));
 }
 
 TEST_F(CopyRulesTest, PartsCountAsParts) {
