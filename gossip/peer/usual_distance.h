@@ -20,9 +20,10 @@ class UsualDistance {
   // Whether the sender's vector may be used; notes how far it was if so. O(d). What is not a
   // number is not used. Requires: as many elements as `own`.
   bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
-  // What is taken before anything is usual: of a model that is copied, which may be far from one's
-  // own. O(d).
-  static bool may_be_of_this_run(std::span<const float> theirs, std::span<const float> own);
+  // Of a model that is copied, which may be far from one's own: kSuspect beyond 8 times the norm of
+  // one's own, kRefused beyond 1,000 times. O(d).
+  enum class Copied { kNear, kSuspect, kRefused };
+  static Copied judge_copied(std::span<const float> theirs, std::span<const float> own);
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }

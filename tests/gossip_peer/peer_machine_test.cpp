@@ -692,6 +692,30 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       << "the first step with momentum is that of SGD";
 }
 
+// Of numbers that may be of this run, but are far from this peer's own.
+TEST(PeerMachine, ADonorWhoseModelMadeTheLossNoNumberIsNamed) {
+  MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
+  const std::size_t size = peer.world.experiment.parameters();
+  const identity::SignedRoster roster = peer.world.roster(1);
+  peer.kept = Checkpoint{.run = roster.roster().run_identity(),
+                         .exchange = 7,
+                         .model = std::vector<float>(size, 1e37F)};
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(roster);
+  peer.compute();
+  peer.pass(1s);
+  peer.hear_model(1, 57);
+  peer.hear_model(2, 57);
+  peer.compute();
+  peer.hear_columns(1, 57, 1e37F);
+  peer.hear_columns(2, 57, 3e38F);
+  EXPECT_EQ(peer.exchange(), 57U);
+  peer.compute();
+  ASSERT_TRUE(peer.machine.failure());
+  EXPECT_NE(peer.machine.failure()->message().find("node-03"), std::string::npos)
+      << peer.machine.failure()->message();
+}
+
 // They do not greet again: a peer that did not believe them would train apart to the end.
 TEST(PeerMachine, WhatOthersSaidInANewEpochHoldsWhenItComesThere) {
   MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
@@ -795,6 +819,21 @@ TEST_F(AnAllReduce, SaysOnceThatItCopiesToWhoeverAsksItForItsModel) {
   EXPECT_THAT(peer.sent<protocol::ColumnsPutOff>(2), ElementsAre(protocol::ColumnsPutOff{1}));
   peer.tick(100ms);
   EXPECT_THAT(peer.sent<protocol::ColumnsPutOff>(2), SizeIs(1));
+}
+
+// While it copies its own model is of no exchange, and yet the measure.
+TEST_F(AnAllReduce, TakesNoDonorsNumbersThatWouldRuinItsModel) {
+  peer.clear();
+  for (const protocol::Member member : {1, 2}) {
+    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+  }
+  ASSERT_EQ(peer.state(), "catching-up");
+  peer.hear_columns(1, 6, 3e38F, {.backed = 6});
+  EXPECT_TRUE(peer.said("node-02 gives a model that is none of this run"));
+  peer.hear_columns(2, 6, 0.5F, {.backed = 6});
+  EXPECT_EQ(peer.exchange(), 6U);
+  peer.compute();
+  EXPECT_FALSE(peer.machine.failure());
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
