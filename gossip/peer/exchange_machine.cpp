@@ -488,7 +488,8 @@ void ExchangeMachine::handle(const Copied& copied) {
   const Exchange given = std::min(copied.exchange.value_or(0), explainable(donors_));
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
-    if (given != exchange_) go_to(given);
+    const Exchange target = std::max(given, std::min(exchange_, majority_from_));
+    if (target != exchange_) go_to(target);
   } else if (!majority) {
     const Exchange target = std::max(furthest(), given);
     if (target > exchange_) go_to(target);
@@ -673,7 +674,11 @@ void ExchangeMachine::handle(const LinkDown& down) {
 void ExchangeMachine::handle(const Reach& reach) {
   if (reach.member >= names_.size()) return;
   neighbours_[reach.member].reachable = reach.reachable;
+  const bool was_minority = quorum_.is_minority(now_);
   if (quorum_.reach(reach.member, reach.reachable, now_)) {
+    // What goes on without us began there, or as far behind as a word takes to spread.
+    const bool goes_apart = !was_minority && !quorum_.held();
+    if (goes_apart) majority_from_ = exchange_ - std::min(exchange_, options_.spread);
     say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   }
   mix_if_complete();

@@ -306,6 +306,8 @@ class ExchangeMachine {
   bool trained_before_ = false;  // the present local phase, before Begin
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;
+  // No majority is at an earlier exchange. 0: the quorum was lost before the machine began.
+  exchange::Exchange majority_from_ = 0;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).

@@ -132,6 +132,48 @@ TEST(ExchangeMachine, WhoSleptTakesTheOthersModelAtOnce) {
   EXPECT_EQ(machine.state(), ExchangeMachine::State::kTraining);
 }
 
+// Its donors' word does not move a peer back to before it lost its quorum.
+TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
+  ExchangeOptions options;
+  options.schedule.steps = 2000;
+  for (const auto& [given, then] : {std::pair<Exchange, Exchange>{0, 199}, {205, 205}}) {
+    TimePoint now{};
+    ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(3, "node"), 0, now);
+    const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+    const auto exchange = [&](bool with_others) {
+      const Exchange at = machine.exchange();
+      now += std::chrono::milliseconds(100);
+      feed(Trained{});
+      for (const Member other : {1U, 2U}) {
+        if (with_others) feed(MessageReceived{{other, {.exchange = at}, {}, {}}});
+      }
+      feed(Mixed{});
+      while (machine.state() == ExchangeMachine::State::kPacing) {
+        now += std::chrono::milliseconds(100);
+        feed(Tick{});
+      }
+    };
+    feed(Begin{});
+    for (int i = 0; i < 200; ++i) exchange(true);
+    for (const Member other : {1U, 2U}) feed(Reach{other, false});
+    for (int i = 0; i < 20; ++i) exchange(false);
+    ASSERT_EQ(machine.exchange(), 220U);
+    for (const Member other : {1U, 2U}) feed(Reach{other, true});
+    now += std::chrono::seconds(2);
+    for (const Member other : {1U, 2U}) {
+      feed(HelloReceived{other, given, true, {.quorum_seconds = 3600}});
+    }
+    feed(Trained{});
+    now += std::chrono::seconds(10);
+    feed(Tick{});
+    feed(Mixed{});
+    ASSERT_EQ(machine.state(), ExchangeMachine::State::kCopying);
+    feed(Copied{given});
+    EXPECT_EQ(machine.exchange(), then);
+  }
+}
+
 // Who is waited for long is named: at first, and then ever more seldom.
 TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
