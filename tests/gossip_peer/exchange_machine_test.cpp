@@ -202,6 +202,58 @@ TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   EXPECT_EQ(said[0], "waited 20s for the message of slow (exchange 0)");
 }
 
+// A neighbour on a ring of three that answers "not yet" as long as it is waited for, and then
+// sends.
+class HoldsUp : public ::testing::Test {
+ protected:
+  HoldsUp() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) {
+    ExchangeOptions options;
+    options.schedule.steps = 1000;
+    machine_.emplace(options, *topology_, 0, std::vector<std::string>{"we", "quick", "liar"}, 0,
+                     now_);
+    feed(HelloReceived{2, 0, true, {}});
+    feed(Begin{});
+  }
+  void feed(Event event) { machine_->on(std::move(event), now_); }
+  void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
+  // How long the next exchange waits.
+  double exchange(bool liar_sends_in_time) {
+    const TimePoint began = now_;
+    const Exchange at = machine_->exchange();
+    feed(Trained{});
+    if (liar_sends_in_time) came(2, at);
+    came(1, at);
+    while (machine_->state() == ExchangeMachine::State::kWaiting) {
+      now_ = *machine_->next_deadline();
+      feed(Answered{2, at, at, false, {}});
+      feed(Tick{});
+    }
+    const double waited = to_seconds(now_ - began);
+    came(2, at);
+    feed(Mixed{});
+    return waited;
+  }
+
+  TimePoint now_{};
+  std::unique_ptr<const topologies::Topology> topology_;
+  std::optional<ExchangeMachine> machine_;
+};
+
+TEST_F(HoldsUp, ForHalfAsLongEachTimeButTheFirst) {
+  std::vector<double> waits;
+  for (int i = 0; i < 10; ++i) waits.push_back(exchange(false));
+  EXPECT_EQ(waits, (std::vector<double>{60, 60, 30, 15, 7.5, 3.75, 0, 0, 0, 0}));
+}
+
+TEST_F(HoldsUp, OnceAndIsForgivenWhenItWasInTimeForAWhile) {
+  EXPECT_EQ(exchange(false), 60);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(exchange(true), 0);
+  EXPECT_EQ(exchange(false), 60) << "the second";
+  EXPECT_EQ(exchange(false), 30);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(exchange(true), 0);
+  EXPECT_EQ(exchange(false), 60);
+}
+
 // Where exchanges take hundredths of a second the deadline stays near its least, and whoever is
 // silent is waited for once. That it waits makes others wait: as often as there are members at
 // most.
