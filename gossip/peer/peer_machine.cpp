@@ -123,12 +123,10 @@ void PeerMachine::adopt() {
     return say(LogLevel::kInfo, fmt::format("run {} was ended by its issuer", roster.run));
   }
   const auto self = roster.find(self_.identity().name);
-  const bool stands_by =
-      is_fallback(roster.settings) && (!fallback_ || fallback_->run_id != roster.run_identity());
   say(LogLevel::kInfo,
       fmt::format("roster {} of run {}: {} until {}{}", roster.epoch, roster.run,
                   counted(roster.members.size(), "member"), format_rfc3339(roster.expires),
-                  stands_by ? ", should the coordinator be gone" : ""));
+                  stands_by() ? ", should the coordinator be gone" : ""));
   if (self && !roster.members[*self].address.empty() && !options_.listens) {
     say(LogLevel::kWarning,
         fmt::format("others dial this device at {}, as the roster says, but it does not listen: "
@@ -138,7 +136,7 @@ void PeerMachine::adopt() {
   if (!self || !is_member()) {
     problem_ = "this device is not a member of the roster";
     say(LogLevel::kWarning, problem_ + ": waiting for another");
-  } else if (!stands_by) {
+  } else if (!stands_by()) {
     prepare();
   }
 }
@@ -209,7 +207,12 @@ void PeerMachine::handle(peer::BeginFallback& begun) {
                        .steps_before = begun.begin.steps_before,
                        .pace = begun.begin.pace,
                        .before = from};
-  prepare();
+  if (!preparing_) prepare();
+}
+
+bool PeerMachine::stands_by() const {
+  return is_fallback(roster_->settings) &&
+         (!fallback_ || fallback_->run_id != roster_->run_identity());
 }
 
 bool PeerMachine::holds_fallback() const {
@@ -233,14 +236,17 @@ std::optional<fallback::Trained> PeerMachine::gossiped() const {
 
 void PeerMachine::handle(peer::EndFallback&) {
   const bool had_begun = holds_fallback();
-  fallback_.reset();
+  if (std::exchange(fallback_, std::nullopt) && preparing_) {
+    act(peer::CancelPreparation{});
+    preparation_useless_ = true;
+  }
   if (!had_begun) return;
   end_session();
   // Peers that heard of the coordinator earlier only seemed dead.
   if (ended_) ended_->there.reset();
   latest_.reset();
   keep_links();
-  if (switching_) adopt();
+  if (switching_ && !is_computing()) adopt();
 }
 
 // --- an epoch's session -------------------------------------------------------------------------
@@ -255,8 +261,10 @@ void PeerMachine::prepare() {
 
 void PeerMachine::handle(peer::Prepared& prepared) {
   preparing_.reset();
+  const bool is_useless = std::exchange(preparation_useless_, false);
   if (closing_until_) return finish_closing();
   if (switching_ || prepared.epoch != roster_->epoch) return adopt();
+  if (is_useless) return stands_by() ? void() : prepare();  // another fallback began meanwhile
   trainer_fails_ = false;
   problem_.clear();
   if (!latest_ && prepared.kept) {

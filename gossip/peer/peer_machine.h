@@ -120,6 +120,7 @@ class PeerMachine {
   RosterClock clock() const { return clock_at(now_, wall_); }
   RosterClock clock_at(TimePoint now, WallTime wall) const;
   bool is_member() const;
+  bool stands_by() const;       // for a fallback that has not begun
   bool holds_fallback() const;  // a model of it
   bool is_computing() const;
   bool hears_others() const { return session_ && session_->is_open(); }
@@ -167,6 +168,7 @@ class PeerMachine {
   UpLinks up_;
   std::map<Member, issuer::RosterAssembler> assemblers_;
   std::optional<protocol::Epoch> preparing_;
+  bool preparation_useless_ = false;  // and cancelled: its fallback has ended
   std::shared_ptr<EpochSession> session_;
   std::optional<Former> former_;
   std::optional<Ended> ended_;

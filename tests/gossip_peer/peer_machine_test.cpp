@@ -897,6 +897,36 @@ TEST_F(Fallbacks, SayWhatCameOfThemAndKeepNoCheckpoint) {
   EXPECT_EQ(peer.state(), "fallback-roster");
 }
 
+TEST_F(Fallbacks, ThatEndBeforeTheyArePreparedDoNotBegin) {
+  peer.prepares = false;
+  peer.feed(begin());
+  const auto wanted = peer.of<peer::Prepare>();
+  ASSERT_THAT(wanted, SizeIs(1));
+  peer.feed(peer::EndFallback{});
+  EXPECT_THAT(peer.of<peer::CancelPreparation>(), SizeIs(1));
+  peer.feed(peer.prepared(wanted[0]));
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.state(), "fallback-roster");
+  EXPECT_FALSE(peer.machine.gossiped());
+}
+
+// What is being prepared for the first was cancelled.
+TEST_F(Fallbacks, ThatBeginAgainArePreparedWhenThePreparationBeforeHasEnded) {
+  peer.prepares = false;
+  peer.feed(begin());
+  peer.feed(peer::EndFallback{});
+  peer.feed(begin());
+  const auto first = peer.of<peer::Prepare>();
+  ASSERT_THAT(first, SizeIs(1));
+  peer.clear();
+  peer.feed(peer::Prepared{1, rejected("cancelled", "no task any more"), std::nullopt});
+  EXPECT_FALSE(peer.machine.failure());
+  const auto second = peer.of<peer::Prepare>();
+  ASSERT_THAT(second, SizeIs(1));
+  peer.feed(peer.prepared(second[0]));
+  EXPECT_NE(peer.machine.session(), nullptr);
+}
+
 // What an ended session had computed is nothing to the next one.
 TEST_F(Fallbacks, AComputationOfAnEndedSessionIsIgnored) {
   peer.feed(begin());
