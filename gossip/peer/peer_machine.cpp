@@ -48,7 +48,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (closing_until_) return;
   const identity::Roster& roster = came.roster->roster();
   if (const auto checked = roster_.check(*came.roster, came.source, clock()); !checked) {
-    if (checked.error().code() != "roster-old") refuse_roster(checked.error());
+    if (checked.error().code() != "roster-old") refuse_roster(checked.error(), came.from);
     return;
   }
   const bool has_failed = failure_ && roster_->epoch == roster.epoch;
@@ -56,6 +56,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
       (session_ && session_->epoch() == roster.epoch) || has_failed || preparing_ == roster.epoch;
   if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->message() : "";
   if (!same_epoch) leave_session();
+  if (!roster_ || roster_->epoch != roster.epoch) refused_rosters_.clear();
   roster_.take(came.roster, came.source, clock());
   if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
@@ -170,17 +171,21 @@ void PeerMachine::take(Member from, const protocol::RosterPart& part, ByteView p
   const auto roster = verify_roster(*taken.whole, self_);
   if (roster) {
     peer::RosterReceived came{std::make_shared<const identity::SignedRoster>(*roster),
-                              peer::Source::kOther};
+                              peer::Source::kOther, false, from};
     handle(came);
   } else {
-    refuse_roster(roster.error());
+    refuse_roster(roster.error(), from);
   }
 }
 
-// Whoever holds it sends it again with every greeting: one line is enough.
-void PeerMachine::refuse_roster(const Error& why) {
-  if (std::exchange(refused_roster_, why.message()) == why.message()) return;
-  say(LogLevel::kWarning, "a roster is not taken: " + why.message());
+// Whoever holds it sends it again with every greeting: one line of each member is enough, whatever
+// kinds of garbage it sends.
+void PeerMachine::refuse_roster(const Error& why, std::optional<Member> from) {
+  const bool is_known = from && roster_ && *from < roster_->members.size();
+  const std::string name = is_known ? roster_->members[*from].name : "";
+  if (!refused_rosters_.insert(is_known ? name : why.message()).second) return;
+  say(LogLevel::kWarning, fmt::format("a roster {}is not taken: {}",
+                                      is_known ? "that " + name + " sent " : "", why.message()));
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------

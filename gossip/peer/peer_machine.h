@@ -125,7 +125,7 @@ class PeerMachine {
   bool is_computing() const;
   bool hears_others() const { return session_ && session_->is_open(); }
   void take(Member from, const protocol::RosterPart& part, ByteView piece);
-  void refuse_roster(const Error& why);
+  void refuse_roster(const Error& why, std::optional<Member> from);
   void adopt();
   void expire();
   void leave_session();
@@ -157,8 +157,9 @@ class PeerMachine {
   std::vector<peer::Action> actions_;
 
   RosterInForce roster_;
-  bool expired_ = false;        // and its links are cut
-  std::string refused_roster_;  // why the last one was, that was not taken
+  bool expired_ = false;  // and its links are cut
+  // In this epoch: members whose roster was not taken; of none of them, why it was not.
+  std::set<std::string> refused_rosters_;
   // The members of the session at work are those of an earlier roster: it is left when nothing is
   // computed, and then the present roster adopted.
   bool switching_ = false;

@@ -25,6 +25,7 @@ using ::testing::FloatNear;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // --- rosters ------------------------------------------------------------------------------------
 
@@ -172,6 +173,28 @@ TEST(PeerMachine, ARosterPassesFromPeerToPeer) {
   peer.clear();
   peer.hear(2, issuer::ask_for_newer(peer.machine.roster().get()));
   EXPECT_THAT(peer.sent<protocol::RosterPart>(2), IsEmpty()) << "it holds that one";
+}
+
+// By turns, as its log compares no more than a line with the last one.
+TEST(PeerMachine, AMemberThatSendsTwoKindsOfWrongRostersIsNamedOnce) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const auto contradicting = peer.world.roster(1, {1, 2});
+  const auto beyond = peer.world.roster(identity::kRosterEpochMax);
+  for (const protocol::Member from : {1, 1, 1, 2}) {
+    for (const auto& wrong : {contradicting, beyond}) {
+      for (const auto& part : issuer::roster_parts(wrong, {})) {
+        peer.feed(peer::MessageReceived{from, part});
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& said : peer.of<peer::Say>()) {
+    if (said.line.find("is not taken") != std::string::npos) lines.push_back(said.line);
+  }
+  EXPECT_THAT(lines, ElementsAre(StartsWith("a roster that node-02 sent is not taken: "),
+                                 StartsWith("a roster that node-03 sent is not taken: ")));
+  EXPECT_EQ(peer.machine.roster()->epoch, 1U);
 }
 
 TEST(PeerMachine, WhoIsNoMemberWaitsForAnotherRoster) {
