@@ -157,7 +157,7 @@ void EpochSession::take_columns(Member from, const ModelColumns& columns,
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       columns.floats);
   const auto own = training_->own_model().subspan(columns.begin, values.size());
-  const auto judged = UsualDistance::judge_copied(values, own);
+  const auto judged = UsualDistance::judge_copied(values, own, training_->progress().exchange);
   if (judged == UsualDistance::Copied::kSuspect) training_->suspect(from);
   if (judged != UsualDistance::Copied::kRefused) {
     copy_->take(from, columns, whole.transfer.support, values);

@@ -35,11 +35,13 @@ Measured measure(std::span<const float> theirs, std::span<const float> own) {
 }  // namespace
 
 UsualDistance::Copied UsualDistance::judge_copied(std::span<const float> theirs,
-                                                  std::span<const float> own) {
+                                                  std::span<const float> own,
+                                                  protocol::Exchange ours) {
   const Measured measured = measure(theirs, own);
   if (measured.distance <= kTimesNorm * measured.norm) return Copied::kNear;
   // What is not a number is within nothing.
-  const bool may_be = measured.distance <= kTimesNormAtFirst * measured.norm;
+  const bool may_be =
+      ours <= kSeenAtLeast && measured.distance <= kTimesNormAtFirst * measured.norm;
   return may_be ? Copied::kSuspect : Copied::kRefused;
 }
 

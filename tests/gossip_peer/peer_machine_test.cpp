@@ -721,7 +721,7 @@ TEST(PeerMachine, ADonorWhoseModelMadeTheLossNoNumberIsNamed) {
   const std::size_t size = peer.world.experiment.parameters();
   const identity::SignedRoster roster = peer.world.roster(1);
   peer.kept = Checkpoint{.run = roster.roster().run_identity(),
-                         .exchange = 7,
+                         .exchange = 5,
                          .model = std::vector<float>(size, 1e37F)};
   peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
   peer.give(roster);

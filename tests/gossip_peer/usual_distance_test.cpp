@@ -41,11 +41,13 @@ TEST(UsualDistance, RefusesWhatIsFarBeyondTheUsualAndLearnsNothingOfIt) {
 TEST(UsualDistance, WhatIsCopiedMayBeFarButNotOfAnotherWorld) {
   const std::vector<float> own(100, 0.0F);
   using Copied = UsualDistance::Copied;
-  const auto judged = [&](float each) {
-    return UsualDistance::judge_copied(std::vector<float>(100, each), own);
+  const auto judged = [&](float each, protocol::Exchange ours = 1) {
+    return UsualDistance::judge_copied(std::vector<float>(100, each), own, ours);
   };
   EXPECT_EQ(judged(0), Copied::kNear);
   EXPECT_EQ(judged(-50), Copied::kSuspect);
+  EXPECT_EQ(judged(0.5F, 9), Copied::kNear);
+  EXPECT_EQ(judged(-50, 9), Copied::kRefused) << "its own is trained";
   EXPECT_EQ(judged(3e37F), Copied::kRefused);
   EXPECT_EQ(judged(std::numeric_limits<float>::infinity()), Copied::kRefused);
   EXPECT_EQ(judged(std::numeric_limits<float>::quiet_NaN()), Copied::kRefused);
