@@ -26,6 +26,7 @@ class AllReduceProtocol final : public ProtocolBase {
   TrainingProgress progress() const override;
   bool is_finished() const override { return state_ == State::kFinished; }
   std::optional<std::span<const float>> model() const override;
+  std::span<const float> own_model() const override { return algorithm_->model(); }
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
   bool remembers() const override { return machine_->memory() != collective::Memory::kNone; }

@@ -156,11 +156,10 @@ void EpochSession::take_columns(Member from, const ModelColumns& columns,
   if (!copy_ || !copy_->expects(from, columns)) return;
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       columns.floats);
-  const auto own = training_->model();
-  const bool fits =
-      own ? UsualDistance::may_be_of_this_run(values, own->subspan(columns.begin, values.size()))
-          : is_finite(values);
-  if (fits) {
+  const auto own = training_->own_model().subspan(columns.begin, values.size());
+  const auto judged = UsualDistance::judge_copied(values, own, training_->progress().exchange);
+  if (judged == UsualDistance::Copied::kSuspect) training_->suspect(from);
+  if (judged != UsualDistance::Copied::kRefused) {
     copy_->take(from, columns, whole.transfer.support, values);
   } else {
     outcome_.actions.push_back(peer::Say{

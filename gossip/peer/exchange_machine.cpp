@@ -25,6 +25,9 @@ constexpr int kUnusualFactor = 8;  // times the pace
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
 constexpr int kLostInARow = 4;
+// What is forgiven a neighbour that held us up, for so many messages in time.
+constexpr int kInTime = 16;
+constexpr int kHeldUpMax = 16;
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
 constexpr Duration kSlowPauseMax = std::chrono::hours(1);
@@ -168,7 +171,13 @@ TimePoint ExchangeMachine::give_up_at(Member member) const {
   }
   const Neighbour& neighbour = found->second;
   const TimePoint silent_since = std::max(patient_since_, neighbour.alive_at);
-  return std::min(silent_since + patience(neighbour), waiting_ + options_.patience_max);
+  return std::min(silent_since + patience(neighbour), waiting_ + longest_wait(neighbour));
+}
+
+// Once may happen to anybody.
+Duration ExchangeMachine::longest_wait(const Neighbour& neighbour) const {
+  const Duration longest = options_.patience_max / (1 << std::max(neighbour.held_up - 1, 0));
+  return longest >= options_.patience_min ? longest : Duration::zero();
 }
 
 // None: there is nothing to ask, or nobody.
@@ -203,6 +212,7 @@ bool ExchangeMachine::awaits(Member member) const {
   if (found == neighbours_.end()) return true;
   const Neighbour& neighbour = found->second;
   if (neighbour.missed || neighbour.given_up == exchange_) return false;
+  if (longest_wait(neighbour) == Duration::zero()) return false;
   // Never heard: it may be starting as we are. Later on only who can be reached is waited for.
   if (!neighbour.met) return is_starting() || (neighbour.reachable && is_linked(neighbour));
   if (neighbour.arrivals.contains(exchange_)) return false;
@@ -236,6 +246,11 @@ void ExchangeMachine::ask_and_give_up() {
       const bool is_lost = neighbour.sent == exchange_ && ++neighbour.lost_in_a_row < kLostInARow;
       neighbour.missed = !is_lost;
       neighbour.given_up = exchange_;
+      // It answered all the time, and whatever it sends afterwards must not hold us up so again.
+      if (now_ >= waiting_ + longest_wait(neighbour)) {
+        neighbour.held_up = std::min(neighbour.held_up + 1, kHeldUpMax);
+        neighbour.in_time = 0;
+      }
     } else if (const auto at = ask_at(sender.node); at && now_ >= *at) {
       neighbour.asked_at = now_;
       actions_.push_back(Ask{sender.node, exchange_});
@@ -282,6 +297,11 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     }
     std::optional<Arrival> message = take_message(neighbour);
     const bool came = message.has_value();
+    const bool in_time = came && message->message.exchange == exchange_;
+    if (in_time && neighbour.held_up > 0 && ++neighbour.in_time == kInTime) {
+      --neighbour.held_up;
+      neighbour.in_time = 0;
+    }
     if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
@@ -488,7 +508,8 @@ void ExchangeMachine::handle(const Copied& copied) {
   const Exchange given = std::min(copied.exchange.value_or(0), explainable(donors_));
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
-    if (given != exchange_) go_to(given);
+    const Exchange target = std::max(given, std::min(exchange_, majority_from_));
+    if (target != exchange_) go_to(target);
   } else if (!majority) {
     const Exchange target = std::max(furthest(), given);
     if (target > exchange_) go_to(target);
@@ -673,7 +694,11 @@ void ExchangeMachine::handle(const LinkDown& down) {
 void ExchangeMachine::handle(const Reach& reach) {
   if (reach.member >= names_.size()) return;
   neighbours_[reach.member].reachable = reach.reachable;
+  const bool was_minority = quorum_.is_minority(now_);
   if (quorum_.reach(reach.member, reach.reachable, now_)) {
+    // What goes on without us began there, or as far behind as a word takes to spread.
+    const bool goes_apart = !was_minority && !quorum_.held();
+    if (goes_apart) majority_from_ = exchange_ - std::min(exchange_, options_.spread);
     say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   }
   mix_if_complete();

@@ -146,7 +146,9 @@ struct ExchangeOptions {
   // A neighbour that gives no sign of life for so long while it is waited for is not waited for any
   // more until it is heard; at first, see Neighbour::patience.
   Duration patience_min = std::chrono::seconds(2);
-  // Nobody is waited for longer, whatever it answers.
+  // Nobody is waited for longer, whatever it answers. Who was, twice, is waited for half as long
+  // from then on, and so on; once that is below patience_min it is not waited for at all. 16
+  // messages in time make up for one such wait.
   Duration patience_max = std::chrono::seconds(60);
   // Who has no link is given so long to come back, then not waited for until it has one.
   Duration link_grace = std::chrono::seconds(1);
@@ -215,6 +217,8 @@ class ExchangeMachine {
     bool missed = false;
     std::optional<exchange::Exchange> given_up;  // of this exchange, and nothing came since
     int lost_in_a_row = 0;                       // given up, though it answered
+    int held_up = 0;                             // for as long as it was waited for at most
+    int in_time = 0;                             // since then
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
@@ -244,6 +248,7 @@ class ExchangeMachine {
   bool awaits_anybody() const;
   Duration patience(const Neighbour& neighbour) const;
   TimePoint give_up_at(exchange::Member member) const;
+  Duration longest_wait(const Neighbour& neighbour) const;
   std::optional<TimePoint> ask_at(exchange::Member member) const;
   void ask_and_give_up();
   void mix_if_complete();
@@ -306,6 +311,8 @@ class ExchangeMachine {
   bool trained_before_ = false;  // the present local phase, before Begin
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;
+  // No majority is at an earlier exchange. 0: the quorum was lost before the machine began.
+  exchange::Exchange majority_from_ = 0;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).

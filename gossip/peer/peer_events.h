@@ -31,6 +31,7 @@ struct RosterReceived {
   std::shared_ptr<const identity::SignedRoster> roster;
   Source source = Source::kOther;
   bool was_kept = false;  // by an earlier process
+  std::optional<Member> from = {};
 };
 struct LinksRenewed {  // answers SetRoster, at once: the links that are up, by the new places
   std::vector<std::pair<Member, protocol::PeerHello>> up;

@@ -48,7 +48,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (closing_until_) return;
   const identity::Roster& roster = came.roster->roster();
   if (const auto checked = roster_.check(*came.roster, came.source, clock()); !checked) {
-    if (checked.error().code() != "roster-old") refuse_roster(checked.error());
+    if (checked.error().code() != "roster-old") refuse_roster(checked.error(), came.from);
     return;
   }
   const bool has_failed = failure_ && roster_->epoch == roster.epoch;
@@ -56,6 +56,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
       (session_ && session_->epoch() == roster.epoch) || has_failed || preparing_ == roster.epoch;
   if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->message() : "";
   if (!same_epoch) leave_session();
+  if (!roster_ || roster_->epoch != roster.epoch) refused_rosters_.clear();
   roster_.take(came.roster, came.source, clock());
   if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
@@ -123,12 +124,10 @@ void PeerMachine::adopt() {
     return say(LogLevel::kInfo, fmt::format("run {} was ended by its issuer", roster.run));
   }
   const auto self = roster.find(self_.identity().name);
-  const bool stands_by =
-      is_fallback(roster.settings) && (!fallback_ || fallback_->run_id != roster.run_identity());
   say(LogLevel::kInfo,
       fmt::format("roster {} of run {}: {} until {}{}", roster.epoch, roster.run,
                   counted(roster.members.size(), "member"), format_rfc3339(roster.expires),
-                  stands_by ? ", should the coordinator be gone" : ""));
+                  stands_by() ? ", should the coordinator be gone" : ""));
   if (self && !roster.members[*self].address.empty() && !options_.listens) {
     say(LogLevel::kWarning,
         fmt::format("others dial this device at {}, as the roster says, but it does not listen: "
@@ -138,7 +137,7 @@ void PeerMachine::adopt() {
   if (!self || !is_member()) {
     problem_ = "this device is not a member of the roster";
     say(LogLevel::kWarning, problem_ + ": waiting for another");
-  } else if (!stands_by) {
+  } else if (!stands_by()) {
     prepare();
   }
 }
@@ -181,17 +180,21 @@ void PeerMachine::take(Member from, const protocol::RosterPart& part, ByteView p
   const auto roster = verify_roster(*taken.whole, self_);
   if (roster) {
     peer::RosterReceived came{std::make_shared<const identity::SignedRoster>(*roster),
-                              peer::Source::kOther};
+                              peer::Source::kOther, false, from};
     handle(came);
   } else {
-    refuse_roster(roster.error());
+    refuse_roster(roster.error(), from);
   }
 }
 
-// Whoever holds it sends it again with every greeting: one line is enough.
-void PeerMachine::refuse_roster(const Error& why) {
-  if (std::exchange(refused_roster_, why.message()) == why.message()) return;
-  say(LogLevel::kWarning, "a roster is not taken: " + why.message());
+// Whoever holds it sends it again with every greeting: one line of each member is enough, whatever
+// kinds of garbage it sends.
+void PeerMachine::refuse_roster(const Error& why, std::optional<Member> from) {
+  const bool is_known = from && roster_ && *from < roster_->members.size();
+  const std::string name = is_known ? roster_->members[*from].name : "";
+  if (!refused_rosters_.insert(is_known ? name : why.message()).second) return;
+  say(LogLevel::kWarning, fmt::format("a roster {}is not taken: {}",
+                                      is_known ? "that " + name + " sent " : "", why.message()));
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -218,7 +221,12 @@ void PeerMachine::handle(peer::BeginFallback& begun) {
                        .steps_before = begun.begin.steps_before,
                        .pace = begun.begin.pace,
                        .before = from};
-  prepare();
+  if (!preparing_) prepare();
+}
+
+bool PeerMachine::stands_by() const {
+  return is_fallback(roster_->settings) &&
+         (!fallback_ || fallback_->run_id != roster_->run_identity());
 }
 
 bool PeerMachine::holds_fallback() const {
@@ -242,14 +250,17 @@ std::optional<fallback::Trained> PeerMachine::gossiped() const {
 
 void PeerMachine::handle(peer::EndFallback&) {
   const bool had_begun = holds_fallback();
-  fallback_.reset();
+  if (std::exchange(fallback_, std::nullopt) && preparing_) {
+    act(peer::CancelPreparation{});
+    preparation_useless_ = true;
+  }
   if (!had_begun) return;
   end_session();
   // Peers that heard of the coordinator earlier only seemed dead.
   if (ended_) ended_->there.reset();
   latest_.reset();
   keep_links();
-  if (switching_) adopt();
+  if (switching_ && !is_computing()) adopt();
 }
 
 // --- an epoch's session -------------------------------------------------------------------------
@@ -264,8 +275,10 @@ void PeerMachine::prepare() {
 
 void PeerMachine::handle(peer::Prepared& prepared) {
   preparing_.reset();
+  const bool is_useless = std::exchange(preparation_useless_, false);
   if (closing_until_) return finish_closing();
   if (switching_ || prepared.epoch != roster_->epoch) return adopt();
+  if (is_useless) return stands_by() ? void() : prepare();  // another fallback began meanwhile
   trainer_fails_ = false;
   problem_.clear();
   if (!latest_ && prepared.kept) {

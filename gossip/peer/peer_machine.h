@@ -120,11 +120,12 @@ class PeerMachine {
   RosterClock clock() const { return clock_at(now_, wall_); }
   RosterClock clock_at(TimePoint now, WallTime wall) const;
   bool is_member() const;
+  bool stands_by() const;       // for a fallback that has not begun
   bool holds_fallback() const;  // a model of it
   bool is_computing() const;
   bool hears_others() const { return session_ && session_->is_open(); }
   void take(Member from, const protocol::RosterPart& part, ByteView piece);
-  void refuse_roster(const Error& why);
+  void refuse_roster(const Error& why, std::optional<Member> from);
   void adopt();
   void expire();
   void hold_again();
@@ -157,8 +158,9 @@ class PeerMachine {
   std::vector<peer::Action> actions_;
 
   RosterInForce roster_;
-  bool expired_ = false;        // and its links are cut
-  std::string refused_roster_;  // why the last one was, that was not taken
+  bool expired_ = false;  // and its links are cut
+  // In this epoch: members whose roster was not taken; of none of them, why it was not.
+  std::set<std::string> refused_rosters_;
   // The members of the session at work are those of an earlier roster: it is left when nothing is
   // computed, and then the present roster adopted.
   bool switching_ = false;
@@ -168,6 +170,7 @@ class PeerMachine {
   UpLinks up_;
   std::map<Member, issuer::RosterAssembler> assemblers_;
   std::optional<protocol::Epoch> preparing_;
+  bool preparation_useless_ = false;  // and cancelled: its fallback has ended
   std::shared_ptr<EpochSession> session_;
   std::optional<Former> former_;
   std::optional<Ended> ended_;

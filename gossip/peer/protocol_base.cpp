@@ -46,6 +46,7 @@ bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
   loss_sum_ += loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(phase.steps);
   if (std::isfinite(loss_sum)) return true;
+  if (!suspect) suspect = suspect_;
   host_.failed(diverged(phase.step, suspect ? names_[*suspect] : std::string()));
   return false;
 }

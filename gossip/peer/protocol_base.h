@@ -19,6 +19,7 @@ namespace starling::gossip {
 class ProtocolBase : public TrainingProtocol {
  public:
   bool is_computing() const final { return computing_; }
+  void suspect(Member donor) final { suspect_ = donor; }
 
  protected:
   // All references must outlive the protocol.
@@ -32,7 +33,7 @@ class ProtocolBase : public TrainingProtocol {
   // Other work, then `done`.
   void compute(std::function<void()> work, std::function<void()> done);
   // Counts these losses. False: they are no number, and the host has been told. `suspect`: who may
-  // be the cause.
+  // be the cause; none: a donor that is suspected.
   bool learned(double loss_sum, const LocalPhase& phase, std::optional<Member> suspect = {});
   LocalPhase phase_of(Exchange exchange) const;
   TrainingProgress progress_at(std::string_view state, Exchange exchange) const;
@@ -48,6 +49,7 @@ class ProtocolBase : public TrainingProtocol {
   bool computing_ = false;
   double loss_sum_ = 0;
   std::uint64_t loss_steps_ = 0;
+  std::optional<Member> suspect_;  // a donor
 };
 
 }  // namespace starling::gossip

@@ -93,6 +93,8 @@ class TrainingProtocol {
   virtual bool is_computing() const = 0;
   // What others may copy, and what is stored and handed in: [d]. None while it is being computed.
   virtual std::optional<std::span<const float>> model() const = 0;
+  // This peer's own, while copy_model() is not answered yet: what is copied is compared with it.
+  virtual std::span<const float> own_model() const { return *model(); }
   // What is stored with it (algorithm_state.h); empty where the model is all. Requires: model().
   virtual Bytes state() const { return {}; }
   // None: the model and state() are what continues. Requires: !is_computing(). Nothing but the
@@ -120,6 +122,8 @@ class TrainingProtocol {
   // The answer to copy_model(): a model that has come so far, or nobody gave one.
   virtual void copied(Progress progress, std::span<const float> model) = 0;
   virtual void not_copied() = 0;
+  // This donor's part is far from this peer's own model: if the loss is no number, it is the cause.
+  virtual void suspect(Member donor) = 0;
 
   virtual void tick() = 0;
   virtual std::optional<TimePoint> next_deadline() const = 0;

@@ -34,9 +34,15 @@ Measured measure(std::span<const float> theirs, std::span<const float> own) {
 
 }  // namespace
 
-bool UsualDistance::may_be_of_this_run(std::span<const float> theirs, std::span<const float> own) {
+UsualDistance::Copied UsualDistance::judge_copied(std::span<const float> theirs,
+                                                  std::span<const float> own,
+                                                  protocol::Exchange ours) {
   const Measured measured = measure(theirs, own);
-  return measured.distance <= kTimesNormAtFirst * measured.norm;  // what is not a number is not
+  if (measured.distance <= kTimesNorm * measured.norm) return Copied::kNear;
+  // What is not a number is within nothing.
+  const bool may_be =
+      ours <= kSeenAtLeast && measured.distance <= kTimesNormAtFirst * measured.norm;
+  return may_be ? Copied::kSuspect : Copied::kRefused;
 }
 
 bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs,

@@ -20,9 +20,12 @@ class UsualDistance {
   // Whether the sender's vector may be used; notes how far it was if so. O(d). What is not a
   // number is not used. Requires: as many elements as `own`.
   bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
-  // What is taken before anything is usual: of a model that is copied, which may be far from one's
-  // own. O(d).
-  static bool may_be_of_this_run(std::span<const float> theirs, std::span<const float> own);
+  // Of a model that is copied: kRefused beyond 8 times the norm of one's own, which is of exchange
+  // `ours`. In the first eight, where one's own may be hardly trained, kSuspect: kRefused beyond
+  // 1,000 times. O(d).
+  enum class Copied { kNear, kSuspect, kRefused };
+  static Copied judge_copied(std::span<const float> theirs, std::span<const float> own,
+                             protocol::Exchange ours);
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }

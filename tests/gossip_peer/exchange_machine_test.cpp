@@ -132,6 +132,48 @@ TEST(ExchangeMachine, WhoSleptTakesTheOthersModelAtOnce) {
   EXPECT_EQ(machine.state(), ExchangeMachine::State::kTraining);
 }
 
+// Its donors' word does not move a peer back to before it lost its quorum.
+TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
+  ExchangeOptions options;
+  options.schedule.steps = 2000;
+  for (const auto& [given, then] : {std::pair<Exchange, Exchange>{0, 199}, {205, 205}}) {
+    TimePoint now{};
+    ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(3, "node"), 0, now);
+    const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+    const auto exchange = [&](bool with_others) {
+      const Exchange at = machine.exchange();
+      now += std::chrono::milliseconds(100);
+      feed(Trained{});
+      for (const Member other : {1U, 2U}) {
+        if (with_others) feed(MessageReceived{{other, {.exchange = at}, {}, {}}});
+      }
+      feed(Mixed{});
+      while (machine.state() == ExchangeMachine::State::kPacing) {
+        now += std::chrono::milliseconds(100);
+        feed(Tick{});
+      }
+    };
+    feed(Begin{});
+    for (int i = 0; i < 200; ++i) exchange(true);
+    for (const Member other : {1U, 2U}) feed(Reach{other, false});
+    for (int i = 0; i < 20; ++i) exchange(false);
+    ASSERT_EQ(machine.exchange(), 220U);
+    for (const Member other : {1U, 2U}) feed(Reach{other, true});
+    now += std::chrono::seconds(2);
+    for (const Member other : {1U, 2U}) {
+      feed(HelloReceived{other, given, true, {.quorum_seconds = 3600}});
+    }
+    feed(Trained{});
+    now += std::chrono::seconds(10);
+    feed(Tick{});
+    feed(Mixed{});
+    ASSERT_EQ(machine.state(), ExchangeMachine::State::kCopying);
+    feed(Copied{given});
+    EXPECT_EQ(machine.exchange(), then);
+  }
+}
+
 // Who is waited for long is named: at first, and then ever more seldom.
 TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
@@ -158,6 +200,58 @@ TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   }
   ASSERT_EQ(said.size(), 6U) << "at 20 s, a minute later, 2, 4, 8 and 16 minutes later";
   EXPECT_EQ(said[0], "waited 20s for the message of slow (exchange 0)");
+}
+
+// A neighbour on a ring of three that answers "not yet" as long as it is waited for, and then
+// sends.
+class HoldsUp : public ::testing::Test {
+ protected:
+  HoldsUp() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) {
+    ExchangeOptions options;
+    options.schedule.steps = 1000;
+    machine_.emplace(options, *topology_, 0, std::vector<std::string>{"we", "quick", "liar"}, 0,
+                     now_);
+    feed(HelloReceived{2, 0, true, {}});
+    feed(Begin{});
+  }
+  void feed(Event event) { machine_->on(std::move(event), now_); }
+  void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
+  // How long the next exchange waits.
+  double exchange(bool liar_sends_in_time) {
+    const TimePoint began = now_;
+    const Exchange at = machine_->exchange();
+    feed(Trained{});
+    if (liar_sends_in_time) came(2, at);
+    came(1, at);
+    while (machine_->state() == ExchangeMachine::State::kWaiting) {
+      now_ = *machine_->next_deadline();
+      feed(Answered{2, at, at, false, {}});
+      feed(Tick{});
+    }
+    const double waited = to_seconds(now_ - began);
+    came(2, at);
+    feed(Mixed{});
+    return waited;
+  }
+
+  TimePoint now_{};
+  std::unique_ptr<const topologies::Topology> topology_;
+  std::optional<ExchangeMachine> machine_;
+};
+
+TEST_F(HoldsUp, ForHalfAsLongEachTimeButTheFirst) {
+  std::vector<double> waits;
+  for (int i = 0; i < 10; ++i) waits.push_back(exchange(false));
+  EXPECT_EQ(waits, (std::vector<double>{60, 60, 30, 15, 7.5, 3.75, 0, 0, 0, 0}));
+}
+
+TEST_F(HoldsUp, OnceAndIsForgivenWhenItWasInTimeForAWhile) {
+  EXPECT_EQ(exchange(false), 60);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(exchange(true), 0);
+  EXPECT_EQ(exchange(false), 60) << "the second";
+  EXPECT_EQ(exchange(false), 30);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(exchange(true), 0);
+  EXPECT_EQ(exchange(false), 60);
 }
 
 // Where exchanges take hundredths of a second the deadline stays near its least, and whoever is

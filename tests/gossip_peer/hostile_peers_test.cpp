@@ -492,7 +492,7 @@ TEST_F(AHostileMember, ThatPassesOnARosterOfTheLastEpochIsRefused) {
     say(1, hello(20) + parts + bye);
   }
   EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 1U);
-  EXPECT_EQ(cluster.log.count("a roster is not taken: the roster of epoch 9007199254740992 is more "
+  EXPECT_EQ(cluster.log.count(" sent is not taken: the roster of epoch 9007199254740992 is more "
                               "than 1000000 epochs later"),
             1U)
       << cluster.log.all();

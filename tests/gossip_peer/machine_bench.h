@@ -90,6 +90,22 @@ class MachineBench {
     feed(gossip::peer::TransferReceived{
         from, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
   }
+  // Answers what was asked of this member since clear() with columns of this value.
+  void hear_columns(Member from, protocol::Exchange exchange, float value,
+                    protocol::Support support = {}) {
+    for (const auto& ask : sent<protocol::ColumnsAsk>(from)) {
+      const std::vector<float> values(ask.end - ask.begin, value);
+      const protocol::VectorTransfer transfer{
+          .epoch = ask.epoch,
+          .content =
+              protocol::ModelColumns{
+                  .exchange = exchange, .begin = ask.begin, .floats = values.size()},
+          .support = support};
+      if (!machine.check(from, transfer)) continue;
+      feed(gossip::peer::TransferReceived{
+          from, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
+    }
+  }
   protocol::PeerHello hello_of(protocol::Exchange exchange, bool begun = true) const {
     return {.epoch = machine.roster()->epoch, .exchange = exchange, .begun = begun};
   }

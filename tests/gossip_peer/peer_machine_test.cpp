@@ -25,6 +25,7 @@ using ::testing::FloatNear;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // --- rosters ------------------------------------------------------------------------------------
 
@@ -172,6 +173,28 @@ TEST(PeerMachine, ARosterPassesFromPeerToPeer) {
   peer.clear();
   peer.hear(2, issuer::ask_for_newer(peer.machine.roster().get()));
   EXPECT_THAT(peer.sent<protocol::RosterPart>(2), IsEmpty()) << "it holds that one";
+}
+
+// By turns, as its log compares no more than a line with the last one.
+TEST(PeerMachine, AMemberThatSendsTwoKindsOfWrongRostersIsNamedOnce) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const auto contradicting = peer.world.roster(1, {1, 2});
+  const auto beyond = peer.world.roster(identity::kRosterEpochMax);
+  for (const protocol::Member from : {1, 1, 1, 2}) {
+    for (const auto& wrong : {contradicting, beyond}) {
+      for (const auto& part : issuer::roster_parts(wrong, {})) {
+        peer.feed(peer::MessageReceived{from, part});
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& said : peer.of<peer::Say>()) {
+    if (said.line.find("is not taken") != std::string::npos) lines.push_back(said.line);
+  }
+  EXPECT_THAT(lines, ElementsAre(StartsWith("a roster that node-02 sent is not taken: "),
+                                 StartsWith("a roster that node-03 sent is not taken: ")));
+  EXPECT_EQ(peer.machine.roster()->epoch, 1U);
 }
 
 TEST(PeerMachine, WhoIsNoMemberWaitsForAnotherRoster) {
@@ -710,6 +733,30 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       << "the first step with momentum is that of SGD";
 }
 
+// Of numbers that may be of this run, but are far from this peer's own.
+TEST(PeerMachine, ADonorWhoseModelMadeTheLossNoNumberIsNamed) {
+  MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
+  const std::size_t size = peer.world.experiment.parameters();
+  const identity::SignedRoster roster = peer.world.roster(1);
+  peer.kept = Checkpoint{.run = roster.roster().run_identity(),
+                         .exchange = 5,
+                         .model = std::vector<float>(size, 1e37F)};
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(roster);
+  peer.compute();
+  peer.pass(1s);
+  peer.hear_model(1, 57);
+  peer.hear_model(2, 57);
+  peer.compute();
+  peer.hear_columns(1, 57, 1e37F);
+  peer.hear_columns(2, 57, 3e38F);
+  EXPECT_EQ(peer.exchange(), 57U);
+  peer.compute();
+  ASSERT_TRUE(peer.machine.failure());
+  EXPECT_NE(peer.machine.failure()->message().find("node-03"), std::string::npos)
+      << peer.machine.failure()->message();
+}
+
 // They do not greet again: a peer that did not believe them would train apart to the end.
 TEST(PeerMachine, WhatOthersSaidInANewEpochHoldsWhenItComesThere) {
   MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
@@ -815,6 +862,21 @@ TEST_F(AnAllReduce, SaysOnceThatItCopiesToWhoeverAsksItForItsModel) {
   EXPECT_THAT(peer.sent<protocol::ColumnsPutOff>(2), SizeIs(1));
 }
 
+// While it copies its own model is of no exchange, and yet the measure.
+TEST_F(AnAllReduce, TakesNoDonorsNumbersThatWouldRuinItsModel) {
+  peer.clear();
+  for (const protocol::Member member : {1, 2}) {
+    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+  }
+  ASSERT_EQ(peer.state(), "catching-up");
+  peer.hear_columns(1, 6, 3e38F, {.backed = 6});
+  EXPECT_TRUE(peer.said("node-02 gives a model that is none of this run"));
+  peer.hear_columns(2, 6, 0.5F, {.backed = 6});
+  EXPECT_EQ(peer.exchange(), 6U);
+  peer.compute();
+  EXPECT_FALSE(peer.machine.failure());
+}
+
 // --- while the coordinator is gone --------------------------------------------------------------
 
 class Fallbacks : public ::testing::Test {
@@ -874,6 +936,36 @@ TEST_F(Fallbacks, SayWhatCameOfThemAndKeepNoCheckpoint) {
   EXPECT_THAT(peer.of<peer::KeepLinks>().back().members, IsEmpty());
   EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), IsEmpty());
   EXPECT_EQ(peer.state(), "fallback-roster");
+}
+
+TEST_F(Fallbacks, ThatEndBeforeTheyArePreparedDoNotBegin) {
+  peer.prepares = false;
+  peer.feed(begin());
+  const auto wanted = peer.of<peer::Prepare>();
+  ASSERT_THAT(wanted, SizeIs(1));
+  peer.feed(peer::EndFallback{});
+  EXPECT_THAT(peer.of<peer::CancelPreparation>(), SizeIs(1));
+  peer.feed(peer.prepared(wanted[0]));
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.state(), "fallback-roster");
+  EXPECT_FALSE(peer.machine.gossiped());
+}
+
+// What is being prepared for the first was cancelled.
+TEST_F(Fallbacks, ThatBeginAgainArePreparedWhenThePreparationBeforeHasEnded) {
+  peer.prepares = false;
+  peer.feed(begin());
+  peer.feed(peer::EndFallback{});
+  peer.feed(begin());
+  const auto first = peer.of<peer::Prepare>();
+  ASSERT_THAT(first, SizeIs(1));
+  peer.clear();
+  peer.feed(peer::Prepared{1, rejected("cancelled", "no task any more"), std::nullopt});
+  EXPECT_FALSE(peer.machine.failure());
+  const auto second = peer.of<peer::Prepare>();
+  ASSERT_THAT(second, SizeIs(1));
+  peer.feed(peer.prepared(second[0]));
+  EXPECT_NE(peer.machine.session(), nullptr);
 }
 
 // What an ended session had computed is nothing to the next one.

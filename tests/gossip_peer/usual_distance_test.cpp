@@ -40,14 +40,17 @@ TEST(UsualDistance, RefusesWhatIsFarBeyondTheUsualAndLearnsNothingOfIt) {
 // A model that is copied may be as far from one's own as a trained one is from the initial one.
 TEST(UsualDistance, WhatIsCopiedMayBeFarButNotOfAnotherWorld) {
   const std::vector<float> own(100, 0.0F);
-  const auto fits = [&](float each) {
-    return UsualDistance::may_be_of_this_run(std::vector<float>(100, each), own);
+  using Copied = UsualDistance::Copied;
+  const auto judged = [&](float each, protocol::Exchange ours = 1) {
+    return UsualDistance::judge_copied(std::vector<float>(100, each), own, ours);
   };
-  EXPECT_TRUE(fits(0));
-  EXPECT_TRUE(fits(-50));
-  EXPECT_FALSE(fits(3e37F));
-  EXPECT_FALSE(fits(std::numeric_limits<float>::infinity()));
-  EXPECT_FALSE(fits(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(judged(0), Copied::kNear);
+  EXPECT_EQ(judged(-50), Copied::kSuspect);
+  EXPECT_EQ(judged(0.5F, 9), Copied::kNear);
+  EXPECT_EQ(judged(-50, 9), Copied::kRefused) << "its own is trained";
+  EXPECT_EQ(judged(3e37F), Copied::kRefused);
+  EXPECT_EQ(judged(std::numeric_limits<float>::infinity()), Copied::kRefused);
+  EXPECT_EQ(judged(std::numeric_limits<float>::quiet_NaN()), Copied::kRefused);
 }
 
 bool says_far(const FakeNetwork& net) {
