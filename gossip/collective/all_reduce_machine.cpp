@@ -733,11 +733,13 @@ bool AllReduceMachine::catch_up() {
   if (!further || further->next <= current_->at) return false;
   if (!std::exchange(is_left_out_, true)) {
     const auto name = [this](Member m) { return names_[m]; };
+    Members donors_named = further->donors;
+    std::erase(donors_named, self_);
     say(LogLevel::kWarning,
         fmt::format("{} says that the others are at exchange {}; we are at {} and have to copy a "
                     "model of {}",
                     names_[further->teller], further->next.exchange, current_->at.exchange,
-                    list_some(further->donors, kNamedMax, name)));
+                    list_some(donors_named, kNamedMax, name)));
   }
   // The network runs: nobody waits for members as long as at its start.
   if (!last_) arrivals_.learn(Duration::zero());

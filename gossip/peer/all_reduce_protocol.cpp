@@ -247,7 +247,7 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
                         "pace, and takes the model of a quorum when it meets one; if the others "
                         "are gone for good, a new roster without them ends this",
                         at_.exchange, members, names_.size(),
-                        is_fresh ? "no quorum without those that were started again" : few));
+                        is_fresh ? "no quorum of members that were not started again lately" : few));
 }
 
 // Others have come further without us.
