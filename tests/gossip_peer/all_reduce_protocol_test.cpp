@@ -269,7 +269,7 @@ TEST(AllReduceProtocol, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains)
   EXPECT_EQ(world.model(3), world.model(0));
 }
 
-// Two of five are there, the others start a minute later: in any training the two have not run
+// Two of five are there, the others start two minutes later: in any training the two have not run
 // through the exchanges meanwhile, and all go on together.
 TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
   for (const char* algorithm : {"all-reduce", "dpsgd"}) {

@@ -214,9 +214,14 @@ void PeerWorld::start(std::size_t index) {
   const Turn on_turn = [this, index](std::function<void()> work) { turn(index, std::move(work)); };
   process.turns = std::make_unique<WatchedScheduler>(scheduler, on_turn);
   process.training = std::make_unique<WatchedComputation>(
-      *process.training_on_worker, [this, index] { invariants_->trains(index); }, on_turn);
+      *process.training_on_worker,
+      [this, index, &peer] {
+        ++peer.computations;
+        invariants_->trains(index);
+      },
+      on_turn);
   process.mixing = std::make_unique<WatchedComputation>(
-      *process.mixing_on_worker, [] {}, on_turn);
+      *process.mixing_on_worker, [&peer] { ++peer.computations; }, on_turn);
   process.disk = std::make_unique<DelayedComputation>(scheduler, process.disk_free, [this] {
     return drawn_below(rng, std::chrono::milliseconds(5));
   });

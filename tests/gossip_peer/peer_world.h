@@ -70,6 +70,7 @@ class PeerWorld {
     std::optional<protocol::PeerReport> last;
     std::vector<std::pair<protocol::WholeModel, std::vector<float>>> models;  // handed in
     int kills = 0;
+    std::uint64_t computations = 0;         // local phases and mixings
     std::size_t columns_taken = 0;          // parts of others' models that came
     std::size_t columns_of_minorities = 0;  // of these: they rest on less than its own model
     // How long its computations take, where that is not `phase`: local phases, and all others.
