@@ -34,6 +34,13 @@ inline NetOptions small_network_of_steps(std::uint64_t steps, const std::string&
   return options;
 }
 
+// Requires: options that can run.
+inline Experiment prepared(const NetOptions& options) {
+  auto experiment = prepare(options);
+  EXPECT_TRUE(experiment) << experiment.error().message();
+  return std::move(*experiment);
+}
+
 inline Result<SimulationResult> run(const NetOptions& options, unsigned threads = 1) {
   STARLING_ASSIGN(const Experiment experiment, prepare(options));
   const SystemClock clock;

@@ -1,252 +1,292 @@
 // SPDX-License-Identifier: Apache-2.0
-// protocols that average over all: who is taken back, and how soon, without sockets or clocks.
+// protocols that average over all: who is taken back, and how soon.
 #include "gossip/peer/all_reduce_protocol.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/peer_world.h"
 
 namespace starling::gossip {
 namespace {
 
-using starling::testing::FakeNetwork;
+using namespace std::chrono_literals;
+using starling::testing::PeerWorld;
 
 NetOptions long_run(std::uint32_t nodes) {
-  NetOptions options = testing::small_network("ring", nodes, "all-reduce");
-  options.run.steps = 100'000;
-  options.evaluate.every = options.run.steps;
-  return options;
+  return testing::small_network_of_steps(100'000, "ring", nodes, "all-reduce");
 }
 
-TrainingProgress progress(const FakeNetwork& net, Member member) {
-  return net.peers[member]->training->progress();
+void run_until_heard(PeerWorld& world, const std::vector<std::size_t>& peers, std::uint32_t heard) {
+  const auto are_heard = [&] {
+    return std::ranges::all_of(peers,
+                               [&](std::size_t i) { return world.progress(i).heard == heard; });
+  };
+  world.run_until(are_heard, 10min, fmt::format("{} others are heard", heard));
 }
 
-void run_to_exchange(FakeNetwork& net, Member member, Exchange exchange) {
-  net.run_until([&] { return progress(net, member).exchange >= exchange; });
+void start_some(PeerWorld& world, const std::vector<std::size_t>& peers) {
+  for (const std::size_t i : peers) world.start(i);
+  world.publish(world.roster(1));
 }
 
-void run_until_heard(FakeNetwork& net, const std::vector<Member>& members, std::uint32_t heard) {
-  net.run_until([&] {
-    return std::ranges::all_of(members, [&](Member m) { return progress(net, m).heard == heard; });
-  });
+std::uint32_t reachable(const PeerWorld& world, std::size_t i) {
+  return world.peers[i]->shell().report().reachable;
 }
 
 TEST(AllReduceProtocol, WhoWasCalledDeadWhileItsLinkWasWholeIsTakenBack) {
-  FakeNetwork net(long_run(3), 1);
-  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-  net.connect_all();
-  run_until_heard(net, {0, 1, 2}, 2);
-  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, false);
-  run_until_heard(net, {0, 1}, 1);
-  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, true);
-  run_until_heard(net, {0, 1, 2}, 2);
+  PeerWorld world(long_run(3), 1);
+  world.begin();
+  run_until_heard(world, {0, 1, 2}, 2);
+  const auto links = [&](std::size_t i) {
+    return world.peers[i]->shell().transport().all_up().size();
+  };
+  world.freeze(2);
+  const auto call_it_dead = [&] { return reachable(world, 0) == 2 && reachable(world, 1) == 2; };
+  world.run_until(call_it_dead, 1min, "the others call it dead");
+  run_until_heard(world, {0, 1}, 1);
+  for (const std::size_t i : {0U, 1U}) EXPECT_EQ(links(i), 2U);
+  world.thaw(2);
+  run_until_heard(world, {0, 1, 2}, 2);
+  for (const std::size_t i : {0U, 1U}) EXPECT_EQ(links(i), 2U);
 }
 
+// All say of each other that they live, and two of them have no link.
 TEST(AllReduceProtocol, ThatSomebodyLivesDoesNotMakeALink) {
-  FakeNetwork net(long_run(3), 1);
-  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-  net.connect_all();
-  run_until_heard(net, {0, 1, 2}, 2);
-  net.cut(0, 2);
-  net.cut(1, 2);
-  for (Member member : {0U, 1U}) net.peers[member]->training->reach(2, true);
-  const Exchange exchange = progress(net, 0).exchange;
-  run_to_exchange(net, 0, exchange + 20);
-  EXPECT_EQ(progress(net, 0).heard, 1U);
+  PeerWorld world(long_run(3), 1);
+  world.begin();
+  run_until_heard(world, {0, 1, 2}, 2);
+  world.network.reset("node-01", "node-03");
+  world.network.cut("node-01", "node-03");
+  world.network.cut("node-03", "node-01");
+  world.run_for(20s);
+  EXPECT_EQ(reachable(world, 0), 3U);
+  EXPECT_EQ(reachable(world, 2), 3U);
+  const Exchange exchange = world.progress(1).exchange;
+  const TimePoint then = world.scheduler.now();
+  world.run_to_exchange(1, exchange + 20);
+  EXPECT_LT(world.scheduler.now() - then, 10s);
+  EXPECT_EQ(world.progress(1).heard, 1U);
 }
 
 // The lowest gathers, and of the fourth nobody ever hears.
 TEST(AllReduceProtocol, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
   for (const bool kept : {false, true}) {
-    FakeNetwork net(long_run(4), 1);
-    net.patience.start = std::chrono::seconds(60);
-    for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-    net.connect_all();
-    run_to_exchange(net, 1, 20);
-    net.stop(0);
-    run_to_exchange(net, 1, 40);
-    ProtocolStart start;
-    const auto initial = net.run.initial.values();
-    start.model.assign(initial.begin(), initial.end());
+    PeerWorld world(long_run(4), 1);
+    start_some(world, {0, 1, 2});
+    world.run_to_exchange(1, 20);
     // With a checkpoint of where the others are, nothing shows that the network is under way.
-    if (kept) start.exchange = progress(net, 1).exchange;
-    const TimePoint back = net.now;
-    net.start(0, 7, start);
-    net.connect_all();
-    run_until_heard(net, {0, 1, 2}, 2);
-    EXPECT_LT(net.now - back, std::chrono::seconds(5)) << kept;
+    if (kept) {
+      world.stop(0);
+    } else {
+      world.kill(0);
+      world.lose_disk(0);
+    }
+    if (!kept) world.run_to_exchange(1, 40);
+    const TimePoint back = world.scheduler.now();
+    world.start(0);
+    if (!kept) world.give(0, world.roster(1));
+    run_until_heard(world, {0, 1, 2}, 2);
+    EXPECT_LT(world.scheduler.now() - back, 5s) << kept;
   }
 }
 
 // All begin before there is any link, and two have theirs long after the third has its.
 TEST(AllReduceProtocol, WhatIsSentBeforeALinkIsThereIsNotLost) {
-  FakeNetwork net(long_run(3), 1);
-  net.patience.start = std::chrono::seconds(60);
-  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-  net.at(TimePoint{} + std::chrono::milliseconds(300), [&net] {
-    net.connect(0, 1);
-    net.connect(0, 2);
-  });
-  net.at(TimePoint{} + std::chrono::milliseconds(600), [&net] { net.connect(1, 2); });
-  run_to_exchange(net, 0, 1);
-  EXPECT_LT(net.now - TimePoint{}, std::chrono::milliseconds(700));
-  EXPECT_EQ(progress(net, 0).heard, 2U);
+  PeerWorld world(long_run(3), 1);
+  world.slow[{"node-02", "node-03"}] = world.slow[{"node-03", "node-02"}] = 100;
+  world.begin();
+  const auto are_linked = [&] { return world.peers[1]->shell().transport().all_up().size() == 2; };
+  world.run_until([&] { return world.peers[0]->shell().transport().all_up().size() == 2; }, 1s,
+                  "the first has its links");
+  EXPECT_FALSE(are_linked());
+  EXPECT_EQ(world.progress(0).exchange, 0U);
+  world.run_until(are_linked, 10s, "the second has its links");
+  world.slow.clear();
+  const TimePoint linked = world.scheduler.now();
+  world.run_to_exchange(0, 1);
+  EXPECT_LT(world.scheduler.now() - linked, 1s);
+  EXPECT_EQ(world.progress(0).heard, 2U);
 }
 
 // A change of epoch: who would gather was not there in the one before.
 TEST(AllReduceProtocol, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
-  FakeNetwork net(long_run(3), 1);
-  net.patience.min = std::chrono::seconds(10);
-  net.absent = {0};
-  const auto initial = net.run.initial.values();
-  const ProtocolStart start{.exchange = 5, .model = {initial.begin(), initial.end()}};
-  for (Member member : {1U, 2U}) net.start(member, member + 1, start);
-  net.connect_all();
-  run_to_exchange(net, 1, 20);
-  EXPECT_LT(net.now - TimePoint{}, net.patience.min);
-  net.absent = {};
-  net.start(0, 7);
-  net.connect_all();
-  run_until_heard(net, {0, 1, 2}, 2);
+  PeerWorld world(long_run(3), 1);
+  world.options.patience_min = 10s;
+  for (const std::size_t i : {1U, 2U}) world.start(i);
+  world.publish(world.roster(1, {1, 2}));
+  world.run_to_exchange(1, 5);
+  const TimePoint then = world.scheduler.now();
+  world.publish(world.roster(2));
+  const auto are_there = [&] {
+    return std::ranges::all_of(std::array{1U, 2U}, [&](std::size_t i) {
+      const EpochSession* const session = world.peers[i]->shell().machine().session();
+      return session != nullptr && session->epoch() == 2 && world.progress(i).exchange >= 20;
+    });
+  };
+  world.run_until(are_there, 1h, "two go on in the next epoch");
+  EXPECT_LT(world.scheduler.now() - then, world.options.patience_min);
+  world.start(0);
+  world.give(0, world.roster(2));
+  run_until_heard(world, {0, 1, 2}, 2);
 }
 
 // It has nobody to train with, and each of its exchanges would last as long as a start.
 TEST(AllReduceProtocol, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
-  FakeNetwork net(long_run(3), 1);
-  net.patience.start = std::chrono::seconds(60);
-  const Exchange last = net.run.options.schedule().mixings_until(net.run.options.run.steps);
-  const std::vector<float> trained(net.run.initial.size(), 0.25F);
-  for (Member member : {0U, 1U}) {
-    net.start(member, member + 1, ProtocolStart{.exchange = last, .model = trained});
+  PeerWorld world(testing::small_network_of_steps(40, "ring", 3, "all-reduce"), 1);
+  start_some(world, {0, 1});
+  world.run_to_end();
+  world.start(2);
+  world.give(2, world.roster(1));
+  const TimePoint came = world.scheduler.now();
+  world.run_to_end();
+  EXPECT_LT(world.scheduler.now() - came, 2s);
+  EXPECT_EQ(world.copies_begun(2), 1);
+  EXPECT_EQ(world.model(0), world.model(1));
+  EXPECT_EQ(world.model(2), world.model(0));
+}
+
+// --- liars ---------------------------------------------------------------------------------------
+
+// The first two of three tell the third that they have come so far, which it is not: it waits for
+// them, who take a while for a phase.
+class FurtherByWord : public ::testing::Test {
+ protected:
+  void run_until_waiting() {
+    for (const std::size_t i : {0U, 1U}) {
+      world.peers[i]->training_time = [this] { return slow ? Duration(2s) : Duration(10ms); };
+    }
+    world.peers[2]->training_time = [] { return 10ms; };
+    world.run_to_exchange(2, 40);
+    slow = true;
+    const Exchange then = world.progress(2).exchange;
+    const auto waits = [&] {
+      return world.progress(2).exchange > then && world.progress(2).state == "waiting";
+    };
+    world.run_until(waits, 1min, "it waits for the others");
   }
-  net.start(2, 3);
-  net.connect_all();
-  net.run_until([&] { return net.peers[2]->finishes == 1; });
-  EXPECT_LT(net.now - TimePoint{}, std::chrono::seconds(2));
-  EXPECT_EQ(net.peers[2]->copies, 1);
-  const auto model = net.peers[2]->training->model();
-  ASSERT_TRUE(model);
-  EXPECT_EQ(std::vector<float>(model->begin(), model->end()), trained);
-}
+  void claim(Progress next) {
+    for (const Member liar : {0U, 1U}) {
+      const protocol::ReduceNote note{.kind = protocol::ReduceNote::Kind::kAhead,
+                                      .epoch = 1,
+                                      .exchange = next.exchange,
+                                      .members = {liar},
+                                      .backed = next.backed};
+      world.peers[liar]->shell().transport().send(2, note);
+    }
+  }
+  void claim_a_few_more() {
+    const Exchange exchange = world.progress(2).exchange;
+    claim({.backed = exchange + 6, .exchange = exchange + 6});
+  }
+  bool is_catching_up() const { return world.progress(2).state == "catching-up"; }
 
-protocol::ReduceNote over(Progress next, Member by) {
-  return {.kind = protocol::ReduceNote::Kind::kAhead,
-          .epoch = 1,
-          .exchange = next.exchange,
-          .members = {by},
-          .backed = next.backed};
-}
+  PeerWorld world{long_run(3), 1};
+  bool slow = false;
+};
 
-// Two members say that they are further, and their model shows that they are not.
-TEST(AllReduceProtocol, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
-  FakeNetwork net(long_run(3), 1);
-  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-  net.connect_all();
-  run_to_exchange(net, 2, 40);
-  net.run_until([&] { return progress(net, 2).state == "waiting"; });
-  TrainingProtocol& training = *net.peers[2]->training;
-  const Exchange exchange = progress(net, 2).exchange;
-  const Progress claimed{.backed = exchange + 6, .exchange = exchange + 6};
-  for (Member member : {0U, 1U}) training.take(member, over(claimed, member));
-  ASSERT_EQ(progress(net, 2).state, "catching-up");
-  net.run_until([&] { return progress(net, 2).state != "catching-up"; });
-  EXPECT_EQ(net.peers[2]->copies, 1);
-  EXPECT_LE(progress(net, 2).exchange, progress(net, 0).exchange);
-  run_until_heard(net, {0, 1, 2}, 2);
-  EXPECT_EQ(net.peers[2]->copies, 1);
+// Their model shows that they are not further.
+TEST_F(FurtherByWord, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
+  world.begin();
+  run_until_waiting();
+  claim_a_few_more();
+  world.run_until([&] { return is_catching_up(); }, 1s, "it believes them");
+  world.run_until([&] { return !is_catching_up(); }, 10s, "it sees their model");
+  EXPECT_EQ(world.copies_begun(2), 1);
+  EXPECT_LE(world.progress(2).exchange, world.progress(0).exchange);
+  slow = false;
+  run_until_heard(world, {0, 1, 2}, 2);
+  EXPECT_EQ(world.copies_begun(2), 1);
 }
 
 // Nobody can have come there since the run began, and be it that all others say so.
-TEST(AllReduceProtocol, NoWordMovesAMemberBeyondWhatTheAgeOfTheRunAllows) {
-  for (const bool knows_age : {true, false}) {
-    FakeNetwork net(long_run(3), 1);
-    for (Member member : {0U, 1U}) net.start(member, member + 1);
-    const auto initial = net.run.initial.values();
-    ProtocolStart start{.model = {initial.begin(), initial.end()}};
-    if (knows_age) start.run_age = std::chrono::seconds(1);
-    net.start(2, 3, start);
-    net.connect_all();
-    run_to_exchange(net, 2, 40);
-    net.run_until([&] { return progress(net, 2).state == "waiting"; });
-    for (Member member : {0U, 1U}) {
-      net.peers[2]->training->take(member, over({.backed = 90'000, .exchange = 90'000}, member));
-    }
-    EXPECT_EQ(net.peers[2]->copies, knows_age ? 0 : 1);
-    run_until_heard(net, {0, 1, 2}, 2);
-  }
+TEST_F(FurtherByWord, NoWordMovesAMemberBeyondWhatTheAgeOfTheRunAllows) {
+  world.begin();
+  run_until_waiting();
+  claim({.backed = 90'000, .exchange = 90'000});
+  world.run_for(1s);
+  EXPECT_EQ(world.copies_begun(2), 0);
+  slow = false;
+  run_until_heard(world, {0, 1, 2}, 2);
 }
 
-// A donor whose link only looks whole is given up as soon as a piece would be.
-TEST(AllReduceProtocol, ADonorIsWaitedForAsLongAsForPieces) {
-  FakeNetwork net(long_run(3), 1);
-  net.patience = {};
-  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
-  net.connect_all();
-  run_to_exchange(net, 2, 40);
-  net.run_until([&] { return progress(net, 2).state == "waiting"; });
-  const Exchange further = progress(net, 2).exchange + 6;
-  for (Member member : {0U, 1U}) {
-    net.peers[2]->training->take(member, over({.backed = further, .exchange = further}, member));
-  }
-  ASSERT_TRUE(net.peers[2]->copy_patience);
-  EXPECT_LE(*net.peers[2]->copy_patience, 8 * net.patience.min);
+TEST_F(FurtherByWord, WhereNobodyKnowsTheAgeOfTheRunTheyAreBelieved) {
+  world.start_all();
+  identity::Roster roster = world.roster(1).roster();
+  std::erase_if(roster.settings,
+                [](const auto& setting) { return setting.first == identity::kRunIdKey; });
+  world.publish(world.sign(roster));
+  run_until_waiting();
+  claim({.backed = 90'000, .exchange = 90'000});
+  world.run_for(1s);
+  EXPECT_EQ(world.copies_begun(2), 1);
+  slow = false;
+  run_until_heard(world, {0, 1, 2}, 2);
 }
+
+// Donors whose links only look whole are given up as soon as a piece would be.
+TEST_F(FurtherByWord, ADonorIsWaitedForAsLongAsForPieces) {
+  world.begin();
+  run_until_waiting();
+  claim_a_few_more();
+  world.run_until([&] { return is_catching_up(); }, 1s, "it believes them");
+  world.cut_off({2});
+  const TimePoint asked = world.scheduler.now();
+  world.run_until([&] { return !is_catching_up(); }, world.options.patience_max, "it gives up");
+  EXPECT_LE(world.scheduler.now() - asked, 8 * world.options.patience_min);
+}
+
+// --- without a quorum ----------------------------------------------------------------------------
 
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
 TEST(AllReduceProtocol, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
-  NetOptions options = long_run(4);
-  options.run.steps = options.evaluate.every = 1'000;
-  FakeNetwork net(options, 3);
-  net.patience = {};
-  for (Member member = 0; member < 4; ++member) {
-    net.peers[member]->phase = std::chrono::milliseconds(100);
-    net.start(member, member + 1);
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, "all-reduce"), 3);
+  Duration of_others = 100ms;
+  for (std::size_t i = 0; i < 4; ++i) {
+    world.peers[i]->training_time = world.peers[i]->mixing_time = [&world, &of_others, i] {
+      const double mean = to_seconds(i == 3 ? Duration(100ms) : of_others);
+      return from_seconds(mean * world.rng.uniform(0.5, 1.5));
+    };
   }
-  net.connect_all();
-  run_to_exchange(net, 0, 300);
-  for (const Member member : {0U, 1U, 2U}) {
-    net.peers[member]->phase = std::chrono::seconds(1);
-  }
-  net.pull({3}, std::chrono::minutes(4));
-  net.run_until([&] { return net.peers[3]->finishes == 1; });
-  const Exchange then = progress(net, 0).exchange;
+  world.begin();
+  world.run_to_exchange(0, 300);
+  of_others = 1s;
+  world.cut_off({3});
+  world.run_until([&] { return world.peers[3]->shell().is_finished(); }, 1h, "it ends alone");
+  const Exchange then = world.progress(0).exchange;
   ASSERT_LT(then, 700U);
-  EXPECT_TRUE(net.peers[3]->training->support().minority);
-  net.run_until([&] { return progress(net, 0).exchange >= then + 200; });
-  EXPECT_GE(net.peers[3]->copies, 1);
-  EXPECT_FALSE(net.peers[3]->training->support().minority);
-  EXPECT_EQ(progress(net, 0).heard, 3U);
-  net.run_until([&] { return net.peers[3]->finishes == 2 && net.peers[0]->finishes == 1; });
-  EXPECT_EQ(net.peers[3]->mixed, net.peers[0]->mixed);
+  EXPECT_TRUE(world.training(3).support().minority);
+  world.mend({3});
+  world.run_to_exchange(0, then + 200);
+  EXPECT_GT(world.peers[3]->columns_taken, 0U);
+  EXPECT_FALSE(world.training(3).support().minority);
+  EXPECT_EQ(world.progress(0).heard, 3U);
+  world.run_to_end();
+  EXPECT_EQ(world.model(3), world.model(0));
 }
 
-// Two of five are there, the others start a minute later: in any training the two have not run
+// Two of five are there, the others start two minutes later: in any training the two have not run
 // through the exchanges meanwhile, and all go on together.
 TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
   for (const char* algorithm : {"all-reduce", "dpsgd"}) {
-    NetOptions options = testing::small_network_of_steps(100'000, "complete", 5, algorithm);
-    FakeNetwork net(options, 1);
-    for (const auto& peer : net.peers) peer->phase = std::chrono::milliseconds(1);
-    for (Member member : {0U, 1U}) net.start(member, member + 1);
-    net.connect_all();
-    for (Member member : {0U, 1U}) {
-      for (Member away : {2U, 3U, 4U}) net.peers[member]->training->reach(away, false);
+    PeerWorld world(testing::small_network_of_steps(100'000, "complete", 5, algorithm), 1);
+    world.phase = [&world] { return std::chrono::microseconds(500 + world.rng.below(1000)); };
+    world.options.patience_max = 1s;
+    start_some(world, {0, 1});
+    world.run_for(2min);
+    for (const std::size_t i : {0U, 1U}) {
+      EXPECT_GE(world.progress(i).exchange, 30U) << algorithm;
+      EXPECT_LE(world.progress(i).exchange, 65U) << algorithm << world.status();
     }
-    net.at(net.now + std::chrono::minutes(1), [] {});
-    const TimePoint others_come = net.now + std::chrono::minutes(1);
-    net.run_until([&] { return net.now >= others_come; });
-    for (Member member : {0U, 1U}) {
-      EXPECT_GE(progress(net, member).exchange, 30U) << algorithm;
-      EXPECT_LE(progress(net, member).exchange, 65U) << algorithm;
+    for (const std::size_t i : {2U, 3U, 4U}) {
+      world.start(i);
+      world.give(i, world.roster(1));
     }
-    for (Member member : {2U, 3U, 4U}) net.start(member, member + 1);
-    for (Member member : {0U, 1U}) {
-      for (Member back : {2U, 3U, 4U}) net.peers[member]->training->reach(back, true);
-    }
-    net.connect_all();
-    run_until_heard(net, {0, 1, 2, 3, 4}, 4);
+    run_until_heard(world, {0, 1, 2, 3, 4}, 4);
   }
 }
 

@@ -10,16 +10,19 @@
 #include "core/train/evaluator.h"
 #include "gossip/algorithms/push_sum.h"
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/fake_network.h"
 #include "tests/gossip_peer/peer_cluster.h"
+#include "tests/gossip_peer/peer_world.h"
+#include "tests/gossip_peer/world_invariants.h"
 
 namespace starling::gossip {
 namespace {
 
+using namespace std::chrono_literals;
 using protocol::PairMessage;
 using protocol::VectorTransfer;
-using starling::testing::FakeNetwork;
 using starling::testing::PeerCluster;
+using starling::testing::PeerWorld;
+using starling::testing::run_of;
 using starling::testing::simulated_models;
 
 double accuracy(const Experiment& experiment, std::span<const float> model) {
@@ -28,274 +31,271 @@ double accuracy(const Experiment& experiment, std::span<const float> model) {
   return evaluated->accuracy.value();
 }
 
-const PairMessage& pair_of(const VectorTransfer& transfer) {
-  return std::get<PairMessage>(transfer.content);
+double accuracy(const PeerWorld& world, std::size_t index) {
+  return accuracy(world.experiment, *world.training(index).model());
 }
 
-std::span<const float> model_of(const FakeNetwork& net, Member member) {
-  return *net.peers[member]->training->model();
+// Of links that break often and members that come late, with a patience to match.
+void hurry(PeerWorld& world) {
+  world.options.patience_min = 50ms;
+  world.options.patience_max = 1s;
+  world.options.start_patience = 200ms;
 }
 
-bool all_finished(const FakeNetwork& net) {
-  return std::ranges::all_of(
-      net.peers, [](const auto& peer) { return !peer->training || peer->training->is_finished(); });
+// Calls this with what is sent in pairs.
+void watch_pairs(
+    PeerWorld& world,
+    std::function<void(std::size_t from, const PairMessage&, const SharedBytes&)> look) {
+  world.on_transfer = [look = std::move(look)](std::size_t from, std::size_t,
+                                               const VectorTransfer& transfer, SharedBytes& data) {
+    if (const auto* pair = std::get_if<PairMessage>(&transfer.content)) look(from, *pair, data);
+  };
 }
 
-void start_all(FakeNetwork& net) {
-  for (Member member = 0; member < net.peers.size(); ++member) net.start(member, member + 1);
-  net.connect_all();
-}
-
-// Every few milliseconds some link breaks, and comes back soon after.
-void flap_links(FakeNetwork& net) {
-  if (all_finished(net)) return;
-  const auto draw = [&] { return static_cast<Member>(net.rng.below(net.peers.size())); };
-  const Member a = draw();
-  const Member b = draw();
-  net.cut(a, b);
-  net.at(net.now + from_seconds(net.rng.uniform(0, 0.03)), [&net, a, b] { net.connect(a, b); });
-  net.at(net.now + from_seconds(net.rng.uniform(0, 0.01)), [&net] { flap_links(net); });
+// Every while some link breaks, and comes back soon after.
+void flap_links(PeerWorld& world) {
+  if (world.all_finished()) return;
+  const auto draw = [&world] { return world.peers[world.rng.below(world.peers.size())]->name; };
+  const std::string a = draw();
+  const std::string b = draw();
+  world.network.reset(a, b);
+  world.scheduler.schedule(world.scheduler.now() + from_seconds(world.rng.uniform(0, 0.03)),
+                           [&world] { flap_links(world); });
 }
 
 // --- mass ---------------------------------------------------------------------------------------
 
-const MassLedger* ledger_of(const FakeNetwork& net, Member member) {
-  const auto* training =
-      dynamic_cast<const AsynchronousProtocol*>(net.peers[member]->training.get());
-  if (training == nullptr) return nullptr;
-  return &*dynamic_cast<const PushSum<float>&>(training->algorithm()).ledger();
+const AsynchronousProtocol& protocol_of(const PeerWorld& world, std::size_t index) {
+  return dynamic_cast<const AsynchronousProtocol&>(world.training(index));
 }
 
-// What was pushed onto the edge and not yet taken from it, of the weight.
-MassLedger::Fixed on_edge(const MassLedger& from, Member self, const MassLedger& to, Member other) {
-  const auto pushed = from.pushed(other);
-  const auto pulled = to.pulled(self);
-  return (pushed.empty() ? 0 : pushed.back()) - (pulled.empty() ? 0 : pulled.back());
+const MassLedger& ledger_of(const PeerWorld& world, std::size_t index) {
+  return *dynamic_cast<const PushSum<float>&>(protocol_of(world, index).algorithm()).ledger();
 }
 
-MassLedger::Fixed whole_weight(const FakeNetwork& net) {
-  MassLedger::Fixed sum = 0;
-  for (Member i = 0; i < net.peers.size(); ++i) {
-    sum += ledger_of(net, i)->mass().back();
-    for (Member j = 0; j < net.peers.size(); ++j) {
-      if (i != j) sum += on_edge(*ledger_of(net, i), i, *ledger_of(net, j), j);
-    }
-  }
-  return sum;
-}
-
+// The world's invariants sum what is with the peers and on the edges.
 TEST(AsynchronousProtocol, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
   for (const std::uint64_t seed : {1, 2, 3}) {
-    FakeNetwork net(testing::small_network_of_steps(150, "exponential", 6, "push-sum"), seed);
-    start_all(net);
-    flap_links(net);
-    const MassLedger::Fixed whole = MassLedger::Fixed{6} << 40;
+    PeerWorld world(testing::small_network_of_steps(300, "exponential", 6, "push-sum"), seed);
+    hurry(world);
+    world.begin();
+    flap_links(world);
     std::uint64_t events = 0;
-    net.run_until([&] {
-      if (++events % 16 != 0) return false;
-      EXPECT_EQ(whole_weight(net), whole) << "seed " << seed;
-      return ::testing::Test::HasFailure();
-    });
-    ASSERT_TRUE(all_finished(net)) << "seed " << seed;
-    EXPECT_EQ(whole_weight(net), whole) << "seed " << seed;
-    for (Member member = 0; member < 6; ++member) {
-      EXPECT_GT(ledger_of(net, member)->weight(), 0.5 * MassLedger::kLeastWeight)
-          << "seed " << seed;
-      EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85) << "seed " << seed;
+    std::uint64_t counted = 0;
+    const auto is_over = [&] {
+      if (++events % 16 == 0) counted += world.invariants().expect_all_mass() ? 1 : 0;
+      return world.all_finished() || ::testing::Test::HasFailure();
+    };
+    ASSERT_TRUE(world.run_until(is_over, 1h, "all have finished"));
+    EXPECT_GT(counted, 100U);
+    EXPECT_TRUE(world.invariants().expect_all_mass()) << "seed " << seed;
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_GT(ledger_of(world, i).weight(), 0.5 * MassLedger::kLeastWeight) << "seed " << seed;
+      EXPECT_GT(accuracy(world, i), 0.85) << "seed " << seed;
     }
   }
 }
 
 // Without faults nothing is on any edge at the end.
 TEST(AsynchronousProtocol, AtRestAllWeightIsWithThePeers) {
-  FakeNetwork net(testing::small_network_of_steps(50, "ring", 4, "push-sum"), 4);
-  start_all(net);
-  net.run_to_rest();
-  ASSERT_TRUE(all_finished(net));
+  PeerWorld world(testing::small_network_of_steps(50, "ring", 4, "push-sum"), 4);
+  world.begin();
+  world.run_to_end();
+  world.run_for(10s);
   MassLedger::Fixed sum = 0;
-  for (Member member = 0; member < 4; ++member) sum += ledger_of(net, member)->mass().back();
+  for (std::size_t i = 0; i < 4; ++i) sum += ledger_of(world, i).mass().back();
   EXPECT_EQ(sum, MassLedger::Fixed{4} << 40);
 }
 
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
-  FakeNetwork net(testing::small_network_of_steps(400, "complete", 5, "push-sum"), 7);
-  start_all(net);
-  flap_links(net);
-  std::uint32_t incarnation = 100;
+  PeerWorld world(testing::small_network_of_steps(1000, "complete", 5, "push-sum"), 7);
+  hurry(world);
+  world.options.checkpoint_every = 100ms;
+  world.begin();
+  flap_links(world);
+  int restarts = 0;
   std::uint64_t events = 0;
-  net.run_until([&] {
-    if (++events % 200 == 0 && incarnation < 130) {
-      const auto member = static_cast<Member>(net.rng.below(5));
-      const auto left = net.peers[member]->training->model();
-      ProtocolStart again{.exchange = net.peers[member]->training->progress().exchange,
-                          .model = {left->begin(), left->end()}};
-      net.stop(member);
-      net.start(member, ++incarnation, std::move(again));
-      net.connect_all();
+  const auto is_over = [&] {
+    if (++events % 300 == 0 && restarts < 30) {
+      const std::size_t victim = world.rng.below(5);
+      world.kill(victim);
+      world.start(victim);
+      ++restarts;
     }
-    for (Member i = 0; i < 5; ++i) {
-      EXPECT_GT(ledger_of(net, i)->weight(), 0) << i;
-      EXPECT_LT(ledger_of(net, i)->weight(), 10) << i;
+    for (std::size_t i = 0; i < 5; ++i) {
+      if (world.peers[i]->shell().machine().session() == nullptr) continue;
+      EXPECT_GT(ledger_of(world, i).weight(), 0) << i;
+      EXPECT_LT(ledger_of(world, i).weight(), 10) << i;
     }
-    return ::testing::Test::HasFailure();
-  });
-  EXPECT_EQ(incarnation, 130U);
-  ASSERT_TRUE(all_finished(net));
-  for (Member member = 0; member < 5; ++member) {
-    EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85);
-  }
+    return world.all_finished() || ::testing::Test::HasFailure();
+  };
+  ASSERT_TRUE(world.run_until(is_over, 1h, "all have finished"));
+  EXPECT_EQ(restarts, 30);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_GT(accuracy(world, i), 0.85);
 }
 
 // --- pairs --------------------------------------------------------------------------------------
 
 TEST(AsynchronousProtocol, AskersGoOnWhenRepliesAreLost) {
-  FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "ad-psgd"), 5);
-  start_all(net);
-  flap_links(net);
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, "ad-psgd"), 5);
+  hurry(world);
   std::uint64_t replies = 0;
-  net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
-    replies += pair_of(transfer).kind == PairMessage::Kind::kReply ? 1 : 0;
-  };
-  net.run_to_rest();
-  ASSERT_TRUE(all_finished(net));
+  watch_pairs(world, [&](std::size_t, const PairMessage& pair, const SharedBytes&) {
+    replies += pair.kind == PairMessage::Kind::kReply ? 1 : 0;
+  });
+  world.begin();
+  flap_links(world);
+  world.run_to_end();
+  world.run_for(10s);
   EXPECT_GT(replies, 100U);
-  for (Member member = 0; member < 4; ++member) {
-    const auto* training =
-        dynamic_cast<const AsynchronousProtocol*>(net.peers[member]->training.get());
-    EXPECT_FALSE(training->algorithm().waiting());
-    EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_FALSE(protocol_of(world, i).algorithm().waiting());
+    EXPECT_GT(accuracy(world, i), 0.85);
   }
 }
 
 // A reply that does not come, though the link stays.
 TEST(AsynchronousProtocol, GivesUpAReplyAfterItsPatience) {
-  FakeNetwork net(testing::small_network_of_steps(1000, "ring", 2, "ad-psgd"), 6);
-  net.patience.min = std::chrono::milliseconds(500);
-  start_all(net);
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 2, "ad-psgd"), 6);
+  world.options.patience_min = 500ms;
   std::vector<TimePoint> requests;
-  const Member asker = net.run.plan.active[0] != 0 ? 0 : 1;
-  net.on_send = [&](Member, Member, const protocol::VectorTransfer& transfer) {
-    if (pair_of(transfer).kind == PairMessage::Kind::kRequest) requests.push_back(net.now);
-  };
-  net.run_until([&] { return requests.size() == 1; });
-  // The other one is frozen from now on: it never answers.
-  const auto frozen = std::move(net.peers[1 - asker]->training);
-  net.run_until([&] { return requests.size() == 3; });
+  watch_pairs(world, [&](std::size_t, const PairMessage& pair, const SharedBytes&) {
+    if (pair.kind == PairMessage::Kind::kRequest) requests.push_back(world.scheduler.now());
+  });
+  const std::size_t asker = run_of(world.experiment).plan.active[0] != 0 ? 0 : 1;
+  world.begin();
+  world.run_until([&] { return requests.size() == 1; }, 1min, "a request");
+  world.freeze(1 - asker);
+  world.run_until([&] { return requests.size() == 3; }, 1min, "two more");
   ASSERT_EQ(requests.size(), 3U);
-  EXPECT_GE(requests[1] - requests[0], std::chrono::milliseconds(500));
-  EXPECT_LE(requests[2] - requests[0], std::chrono::seconds(3));
+  EXPECT_GE(requests[1] - requests[0], 500ms);
+  EXPECT_LE(requests[2] - requests[0], 3s);
 }
 
 // Who is done by far the first still ends near the others, and in the end all is quiet.
 TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
-    FakeNetwork net(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
-    for (const Member fast : {0, 1}) net.peers[fast]->phase = std::chrono::milliseconds(2);
+    PeerWorld world(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
+    for (const std::size_t fast : {0, 1}) world.peers[fast]->training_time = [] { return 2ms; };
+    std::uint64_t sent = 0;
     std::uint64_t sent_when_done = 0;
-    net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
-      if (pair_of(transfer).number > 0 && net.peers[from]->training->is_finished())
-        ++sent_when_done;
-    };
-    start_all(net);
-    net.run_to_rest();
-    ASSERT_TRUE(all_finished(net)) << algorithm;
+    watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
+      ++sent;
+      if (pair.number > 0 && world.training(from).is_finished()) ++sent_when_done;
+    });
+    world.begin();
+    world.run_to_end();
     EXPECT_GT(sent_when_done, 20U) << algorithm;
-    for (const auto& peer : net.peers) EXPECT_EQ(peer->finishes, 1);
+    world.run_for(10s);
+    const std::uint64_t at_rest = sent;
+    world.run_for(1min);
+    EXPECT_EQ(sent, at_rest) << algorithm;
   }
 }
 
 // --- coming late --------------------------------------------------------------------------------
 
+// All but one, until the first is at exchange 100.
+void start_without(PeerWorld& world, std::size_t late) {
+  hurry(world);
+  for (std::size_t i = 0; i < world.peers.size(); ++i) {
+    if (i != late) world.start(i);
+  }
+  world.publish(world.roster(1));
+  world.run_to_exchange(late == 0 ? 1 : 0, 100);
+}
+
+void start_late(PeerWorld& world, std::size_t late) {
+  world.options.start_patience = 60s;  // the others dial it when they next try
+  world.start(late);
+  world.give(late, world.roster(1));
+}
+
 TEST(AsynchronousProtocol, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
-    FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, algorithm), 9);
-    for (const Member member : {0, 1, 2}) net.start(member, member + 1);
-    net.connect_all();
-    net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
+    PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, algorithm), 9);
+    start_without(world, 3);
     bool told_its_own = false;
-    net.on_send = [&](Member from, Member, const protocol::VectorTransfer& transfer) {
-      if (from != 3 || net.peers[3]->copies > 0 || pair_of(transfer).number == 0) return;
-      told_its_own = true;
-    };
-    net.start(3, 4);
-    net.connect_all();
-    net.run_until([&] { return net.peers[3]->training->progress().exchange >= 20; });
-    EXPECT_EQ(net.peers[3]->copies, 1) << algorithm;
+    watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
+      if (from == 3 && pair.number > 0 && world.copies_begun(3) == 0) told_its_own = true;
+    });
+    start_late(world, 3);
+    world.run_to_exchange(3, 20);
+    EXPECT_EQ(world.copies_begun(3), 1) << algorithm;
     EXPECT_FALSE(told_its_own) << algorithm;
-    EXPECT_GT(accuracy(net.experiment, model_of(net, 3)), 0.85) << algorithm;
-    net.run_to_rest();
-    EXPECT_EQ(net.peers[3]->copies, 1) << algorithm;
-    EXPECT_TRUE(all_finished(net)) << algorithm;
+    EXPECT_GT(accuracy(world, 3), 0.85) << algorithm;
+    world.run_to_end();
+    EXPECT_EQ(world.copies_begun(3), 1) << algorithm;
   }
 }
 
 // Who asks first thing after copying asks with the model that it copied.
 TEST(AsynchronousProtocol, WhatIsReplacedIsToldToNobody) {
-  FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 9);
-  const Member late = net.run.plan.active[3] != 0 ? 3 : 2;
-  for (Member member = 0; member < 4; ++member) {
-    if (member != late) net.start(member, member + 1);
-  }
-  net.connect_all();
-  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, "ad-psgd"), 9);
+  const auto run = run_of(world.experiment);
+  const std::size_t late = run.plan.active[3] != 0 ? 3 : 2;
+  start_without(world, late);
   std::vector<float> first;
-  net.falsify = [&](Member from, SharedBytes data) {
-    if (from != late || data.size() == 0 || !first.empty() || net.peers[late]->copies == 0) {
-      return data;
-    }
+  watch_pairs(world, [&](std::size_t from, const PairMessage&, const SharedBytes& data) {
+    if (from != late || data.empty() || !first.empty() || world.copies_begun(late) == 0) return;
     first.resize(data.size() / sizeof(float));
     std::memcpy(first.data(), data.view().data(), data.size());
-    return data;
-  };
-  net.start(late, 4);
-  net.connect_all();
-  net.run_until([&] { return !first.empty(); });
-  const auto initial = net.run.initial.values();
+  });
+  start_late(world, late);
+  world.run_until([&] { return !first.empty(); }, 1min, "it tells its model");
+  const auto initial = run.initial.values();
   ASSERT_EQ(first.size(), initial.size());
   EXPECT_FALSE(std::ranges::equal(first, initial));
 }
 
 // Cut off for a while, as a laptop that sleeps: the second absence is as any other.
 TEST(AsynchronousProtocol, WhoReturnsFarBehindCopiesEachTime) {
-  FakeNetwork net(testing::small_network_of_steps(4000, "ring", 4, "push-sum"), 12);
-  start_all(net);
-  net.run_until([&] { return net.peers[3]->training->progress().exchange >= 10; });
-  net.peers[3]->phase = std::chrono::seconds(10);
-  protocol::Exchange others = 100;
+  PeerWorld world(testing::small_network_of_steps(20'000, "ring", 4, "push-sum"), 12);
+  hurry(world);
+  world.begin();
+  world.run_to_exchange(3, 10);
+  world.peers[3]->training_time = [] { return 10s; };
+  Exchange others = 100;
   for (int absence = 1; absence <= 2; ++absence, others *= 8) {
-    for (const Member member : {0, 2}) net.cut(member, 3);
-    net.run_until([&] { return net.peers[0]->training->progress().exchange >= others; });
-    for (const Member member : {0, 2}) net.connect(member, 3);
-    net.run_until([&] { return net.peers[3]->copies == absence; });
+    for (std::size_t i = 0; i < 3; ++i) world.network.reset(world.peers[i]->name, "node-04");
+    world.cut_off({3});
+    world.run_to_exchange(0, others);
+    world.mend({3});
+    world.run_until([&] { return world.copies_begun(3) == absence; }, 1min, "it copies");
   }
 }
 
 TEST(AsynchronousProtocol, NobodyGivesAModelAndItTrainsFromItsOwn) {
-  FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 10);
-  for (const Member member : {0, 1, 2}) net.start(member, member + 1);
-  net.connect_all();
-  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
-  net.start(3, 4);
-  net.connect_all();
-  net.run_until([&] { return net.peers[3]->copies == 1; });
-  for (const Member member : {0, 1, 2}) net.stop(member);
-  net.run_to_rest();
-  EXPECT_TRUE(net.peers[3]->training->is_finished());
-  EXPECT_FALSE(net.peers[3]->failure);
+  PeerWorld world(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 10);
+  start_without(world, 3);
+  start_late(world, 3);
+  world.run_until([&] { return world.copies_begun(3) == 1; }, 1min, "it asks for a model");
+  for (const std::size_t i : {0U, 1U, 2U}) world.kill(i);
+  world.run_until([&] { return world.peers[3]->shell().is_finished(); }, 1h, "it finishes");
+  EXPECT_EQ(world.peers[3]->columns_taken, 0U);
+  EXPECT_FALSE(world.peers[3]->shell().machine().failure());
 }
 
 // --- what others may send -----------------------------------------------------------------------
 
 TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) {
-  FakeNetwork net(testing::small_network_of_steps(400, "ring", 2, "ad-psgd"), 11);
-  start_all(net);
-  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 5; });
-  const Member passive = net.run.plan.active[0] != 0 ? 1 : 0;
+  PeerWorld world(testing::small_network_of_steps(400, "ring", 2, "ad-psgd"), 11);
+  std::map<std::size_t, std::uint32_t> incarnations;
+  watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
+    incarnations[from] = pair.sender_incarnation;
+  });
+  world.begin();
+  world.run_to_exchange(0, 5);
+  // From now on nobody learns, so that only what is sent changes a model.
+  for (const auto& peer : world.peers) peer->training_time = [] { return 1h; };
+  world.run_for(5s);
+  const auto run = run_of(world.experiment);
+  const Member passive = run.plan.active[0] != 0 ? 1 : 0;
   const Member asker = 1 - passive;
-  TrainingProtocol& training = *net.peers[passive]->training;
-  const std::uint64_t size = net.run.initial.size();
+  const TrainingProtocol& training = world.training(passive);
+  const std::uint64_t size = run.initial.size();
   const auto refused = [&](const VectorTransfer::Content& content) {
     return !training.check(asker, {.content = content});
   };
@@ -308,28 +308,34 @@ TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) 
   EXPECT_FALSE(refused(PairMessage{.number = 1, .packed = 8 * (size + 1)}));
   EXPECT_FALSE(refused(PairMessage{}));
 
-  const std::vector<float> before(model_of(net, passive).begin(), model_of(net, passive).end());
-  std::vector<float> poison(size, 1.0F);
-  poison[size / 2] = std::numeric_limits<float>::quiet_NaN();
+  const auto model = [&] {
+    return std::vector<float>(training.model()->begin(), training.model()->end());
+  };
   PairMessage pair{.kind = request,
                    .number = 1,
-                   .sender_incarnation = asker + 1,
-                   .receiver_incarnation = passive + 1,
+                   .sender_incarnation = incarnations.at(asker),
+                   .receiver_incarnation = incarnations.at(passive),
                    .floats = size};
-  training.take(asker,
-                {{.content = pair}, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
-  EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
-            before);
+  const auto send = [&](const std::vector<float>& values) {
+    world.peers[asker]->shell().transport().send_transfer(
+        passive, {.epoch = 1, .content = pair},
+        SharedBytes::own(to_bytes(as_bytes(std::span(values)))), TransferFlow::Urgency::kNow);
+    world.run_for(1s);
+  };
+  const std::vector<float> before = model();
+  std::vector<float> poison(size, 1.0F);
+  poison[size / 2] = std::numeric_limits<float>::quiet_NaN();
+  send(poison);
+  EXPECT_EQ(model(), before);
   // The same for a former process.
-  pair.receiver_incarnation = passive + 77;
-  training.take(asker, {{.content = pair}, SharedBytes::own(Bytes(4 * size))});
-  EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
-            before);
+  const std::vector<float> zeros(size);
+  pair.receiver_incarnation += 77;
+  send(zeros);
+  EXPECT_EQ(model(), before);
   // What is meant for this one counts.
-  pair.receiver_incarnation = passive + 1;
-  training.take(asker, {{.content = pair}, SharedBytes::own(Bytes(4 * size))});
-  EXPECT_NE(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
-            before);
+  pair.receiver_incarnation = incarnations.at(passive);
+  send(zeros);
+  EXPECT_NE(model(), before);
 }
 
 // --- whole peers --------------------------------------------------------------------------------

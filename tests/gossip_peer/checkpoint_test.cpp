@@ -9,16 +9,14 @@
 
 #include "core/base/digest.h"
 #include "core/base/durable_file.h"
-#include "gossip/algorithms/push_sum.h"
-#include "gossip/peer/asynchronous_protocol.h"
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/peer_world.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
 
-using starling::testing::FakeNetwork;
+using starling::testing::PeerWorld;
 using starling::testing::TemporaryDirectory;
 
 std::shared_ptr<const model::Layout> small_layout() {
@@ -139,41 +137,42 @@ TEST_F(Checkpoints, AnotherVersionIsRefused) {
 
 // --- protocols -----------------------------------------------------------------------------------
 
-ProtocolStart start_from(const FakeNetwork& net, Member member) {
-  const TrainingProtocol& training = *net.peers[member]->training;
-  return {.exchange = training.progress().exchange,
-          .model = {training.model()->begin(), training.model()->end()},
-          .state = training.state()};
-}
-
 TEST(ProtocolState, GoesOnWithWhatWasKept) {
+  const std::filesystem::path file = "gossip/checkpoint.safetensors";
   for (const std::string algorithm : {"push-sum", "sgp", "diloco", "qg-dsgdm"}) {
     NetOptions options = testing::small_network("exponential", 3, algorithm);
     options.run.steps = 100;
-    FakeNetwork net(options, 3);
-    for (Member member = 0; member < 3; ++member) net.start(member, member + 1);
-    net.connect_all();
-    net.run_until([&] {
-      const TrainingProtocol& training = *net.peers[1]->training;
-      return training.progress().exchange >= 10 && training.model();
-    });
-    ProtocolStart kept = start_from(net, 1);
-    EXPECT_FALSE(kept.state.empty()) << algorithm;
-    net.stop(1);
-    net.peers[1]->said.clear();
-    net.start(1, 77, kept);
-    if (net.peers[1]->training->model()) {
-      EXPECT_EQ(net.peers[1]->training->state(), kept.state) << algorithm;
+    PeerWorld world(options, 3);
+    world.begin();
+    world.run_to_exchange(1, 10);
+    world.stop(1);
+    auto& peer = *world.peers[1];
+    auto kept = load_checkpoint(peer.disk, file, world.experiment.layout());
+    ASSERT_TRUE(kept) << kept.error().message();
+    const auto state = load_state(peer.disk, file, *kept, algorithm);
+    ASSERT_TRUE(state) << state.error().message();
+    EXPECT_FALSE(state->bytes.empty()) << algorithm;
+    const auto warnings = [&world](std::size_t before) {
+      const auto said = world.said(1);
+      return std::count_if(said.begin() + static_cast<std::ptrdiff_t>(before), said.end(),
+                           [](const std::string& line) { return line.find("state") != line.npos; });
+    };
+    std::size_t before = world.said(1).size();
+    world.start(1);
+    if (world.training(1).model()) {
+      EXPECT_EQ(world.training(1).state(), state->bytes) << algorithm;
     }
-    EXPECT_TRUE(net.peers[1]->said.empty()) << algorithm;
+    EXPECT_EQ(warnings(before), 0) << algorithm << world.status();
     // What is no state of its own is said, and the model alone is used.
-    net.stop(1);
-    kept.state.pop_back();
-    net.start(1, 78, kept);
-    EXPECT_EQ(net.peers[1]->said.size(), 1U) << algorithm;
-    net.connect_all();
-    net.run_to_rest();
-    EXPECT_TRUE(net.peers[1]->training->is_finished()) << algorithm;
+    world.kill(1);
+    kept->state = *state;
+    kept->state.bytes.pop_back();
+    ASSERT_TRUE(save_checkpoint(peer.disk, file, *kept, world.experiment.layout()));
+    before = world.said(1).size();
+    world.start(1);
+    EXPECT_EQ(warnings(before), 1) << algorithm << world.status();
+    EXPECT_EQ(world.progress(1).exchange, kept->exchange) << algorithm;
+    world.run_to_end();
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include "gossip/peer/network_run.h"
 #include "gossip/simulation/network_simulation.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip/simulation_cases.h"
 
 namespace starling::testing {
 namespace {
@@ -36,7 +36,7 @@ std::string PeerCluster::Lines::all() const {
 }
 
 PeerCluster::PeerCluster(const gossip::NetOptions& net, bool lossy)
-    : experiment(prepared(net)),
+    : experiment(gossip::testing::prepared(net)),
       authority(*CertificateAuthority::make({.federation = "kitchen"}, SystemClock().wall_now())),
       lossy_(lossy),
       issuer_(*authority.issue_credentials(

@@ -6,8 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/identity/certificate_authority.h"
-#include "gossip/peer/network_run.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/world_invariants.h"
 #include "tests/support/temporary_directory.h"
 
@@ -73,11 +72,24 @@ Duration drawn_below(Rng& rng, Duration most) {
 
 }  // namespace
 
+gossip::NetworkRun run_of(const gossip::Experiment& experiment) {
+  identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};
+  gossip::NetOptions options = experiment.options;
+  roster.settings = gossip::run_settings(options, true);
+  roster.members.resize(experiment.nodes());
+  const data::Dataset& dataset = *experiment.parts.front().dataset;
+  auto run = gossip::derive_run(roster, dataset.shape(), dataset.classes());
+  EXPECT_TRUE(run) << run.error().message();
+  return std::move(*run);
+}
+
 // Computed in the turn that submits it, completed a while later.
 class PeerWorld::DelayedComputation final : public Computation {
  public:
-  DelayedComputation(sim::VirtualScheduler& scheduler, std::function<Duration()> takes)
-      : scheduler_(scheduler), takes_(std::move(takes)) {}
+  // `free_at`: of the worker, which several may share; must outlive it.
+  DelayedComputation(sim::VirtualScheduler& scheduler, TimePoint& free_at,
+                     std::function<Duration()> takes)
+      : scheduler_(scheduler), free_at_(free_at), takes_(std::move(takes)) {}
 
   void submit(Work work, std::function<void()> done) override {
     work(0);
@@ -87,8 +99,8 @@ class PeerWorld::DelayedComputation final : public Computation {
 
  private:
   sim::VirtualScheduler& scheduler_;
+  TimePoint& free_at_;
   std::function<Duration()> takes_;
-  TimePoint free_at_{};
 };
 
 // The same, and tells when something is submitted, and when the process hears that it is done.
@@ -156,7 +168,7 @@ PeerWorld::PeerWorld(const gossip::NetOptions& net, std::uint64_t with_seed, boo
                                  std::size_t bytes) { return passage(from, to, bytes); }}),
       rng({.seed = with_seed, .purpose = Purpose::kTest}),
       seed(with_seed),
-      experiment(prepared(net)),
+      experiment(gossip::testing::prepared(net)),
       phase([this] { return drawn_below(rng, std::chrono::milliseconds(20)); }),
       lossy_(lossy),
       began_(identities().now()) {
@@ -193,15 +205,26 @@ void PeerWorld::start(std::size_t index) {
   invariants_->starting(index);
   peer.process = std::make_unique<Process>();
   Process& process = *peer.process;
-  process.worker = std::make_unique<DelayedComputation>(scheduler, [this] { return phase(); });
+  process.training_on_worker = std::make_unique<DelayedComputation>(
+      scheduler, process.worker_free,
+      [this, &peer] { return peer.training_time ? peer.training_time() : phase(); });
+  process.mixing_on_worker = std::make_unique<DelayedComputation>(
+      scheduler, process.worker_free,
+      [this, &peer] { return peer.mixing_time ? peer.mixing_time() : phase(); });
   const Turn on_turn = [this, index](std::function<void()> work) { turn(index, std::move(work)); };
   process.turns = std::make_unique<WatchedScheduler>(scheduler, on_turn);
   process.training = std::make_unique<WatchedComputation>(
-      *process.worker, [this, index] { invariants_->trains(index); }, on_turn);
+      *process.training_on_worker,
+      [this, index, &peer] {
+        ++peer.computations;
+        invariants_->trains(index);
+      },
+      on_turn);
   process.mixing = std::make_unique<WatchedComputation>(
-      *process.worker, [] {}, on_turn);
-  process.disk = std::make_unique<DelayedComputation>(
-      scheduler, [this] { return drawn_below(rng, std::chrono::milliseconds(5)); });
+      *process.mixing_on_worker, [&peer] { ++peer.computations; }, on_turn);
+  process.disk = std::make_unique<DelayedComputation>(scheduler, process.disk_free, [this] {
+    return drawn_below(rng, std::chrono::milliseconds(5));
+  });
   process.disk_work = std::make_unique<WatchedComputation>(
       *process.disk, [this, index] { invariants_->checkpoint_written(index); }, on_turn);
   gossip::PeerShell::Options own = options;
@@ -241,6 +264,11 @@ void PeerWorld::start(std::size_t index) {
 
 void PeerWorld::start_all() {
   for (std::size_t i = 0; i < peers.size(); ++i) start(i);
+}
+
+void PeerWorld::begin() {
+  start_all();
+  publish(roster(1));
 }
 
 void PeerWorld::kill(std::size_t index) {
@@ -308,6 +336,37 @@ bool PeerWorld::is_frozen(std::size_t index) const {
 void PeerWorld::disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector) {
   invariants_->disk_disturbed(index);
   peers[index]->disk.set_fault_injector(std::move(injector));
+}
+
+void PeerWorld::lose_disk(std::size_t index) {
+  STARLING_CHECK(!peers[index]->process);
+  sim::SimulatedDisk& disk = peers[index]->disk;
+  const std::filesystem::path directory = "gossip";
+  const auto entries = disk.list(directory);
+  STARLING_CHECK(entries.has_value());
+  for (const DiskEntry& entry : *entries) {
+    STARLING_CHECK(disk.remove(directory / entry.name).has_value());
+  }
+  invariants_->disk_lost(index);
+}
+
+void PeerWorld::cut_off(const std::set<std::size_t>& group) {
+  for (const std::size_t in : group) {
+    for (std::size_t out = 0; out < peers.size(); ++out) {
+      if (group.contains(out)) continue;
+      network.cut(peers[in]->name, peers[out]->name);
+      network.cut(peers[out]->name, peers[in]->name);
+    }
+  }
+}
+
+void PeerWorld::mend(const std::set<std::size_t>& group) {
+  for (const std::size_t in : group) {
+    for (const auto& out : peers) {
+      network.mend(peers[in]->name, out->name);
+      network.mend(out->name, peers[in]->name);
+    }
+  }
 }
 
 void PeerWorld::calm() {
@@ -404,6 +463,21 @@ bool PeerWorld::run_until(const std::function<bool()>& done, Duration within,
   return true;
 }
 
+void PeerWorld::run_for(Duration time) {
+  const TimePoint end = scheduler.now() + time;
+  scheduler.schedule(end, [] {});
+  while (scheduler.now() < end) run_one();
+}
+
+void PeerWorld::run_to_exchange(std::size_t index, protocol::Exchange exchange) {
+  run_until([&] { return progress(index).exchange >= exchange; }, std::chrono::hours(1),
+            fmt::format("{} comes to exchange {}", peers[index]->name, exchange));
+}
+
+void PeerWorld::run_to_end() {
+  run_until([&] { return all_finished(); }, std::chrono::hours(1), "all have finished");
+}
+
 bool PeerWorld::all_finished() const {
   return std::ranges::all_of(peers, [](const auto& peer) {
     return !peer->wanted || (peer->process && peer->shell().is_finished());
@@ -427,6 +501,36 @@ std::string PeerWorld::status() const {
   text += fmt::format(
       "\n{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(last), lines.end(), "\n"));
   return text;
+}
+
+const gossip::TrainingProtocol& PeerWorld::training(std::size_t index) const {
+  const gossip::EpochSession* const session = peers[index]->shell().machine().session();
+  STARLING_CHECK(session != nullptr);
+  return session->training();
+}
+
+gossip::TrainingProgress PeerWorld::progress(std::size_t index) const {
+  const auto& process = peers[index]->process;
+  const auto* const session = process ? process->shell->machine().session() : nullptr;
+  return session == nullptr ? gossip::TrainingProgress() : session->training().progress();
+}
+
+std::vector<std::string> PeerWorld::said(std::size_t index) const {
+  const std::string mark = " " + peers[index]->name + ": ";
+  std::vector<std::string> said;
+  for (const std::string& line : lines) {
+    const std::size_t at = line.find_first_not_of(" 0123456789.");  // after the time
+    if (line.compare(at - 1, mark.size(), mark) == 0)
+      said.push_back(line.substr(at - 1 + mark.size()));
+  }
+  return said;
+}
+
+int PeerWorld::copies_begun(std::size_t index) const {
+  return static_cast<int>(std::ranges::count_if(said(index), [](const std::string& line) {
+    return line.find("taking the model of") != line.npos ||
+           line.find("taking their model") != line.npos;
+  }));
 }
 
 std::vector<float> PeerWorld::model(std::size_t index) const {

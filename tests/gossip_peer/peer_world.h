@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "core/base/rng.h"
 #include "core/identity/identity_directory.h"
 #include "core/sim/simulated_disk.h"
+#include "gossip/peer/network_run.h"
 #include "gossip/peer/peer_shell.h"
 #include "gossip/simulation/experiment.h"
 #include "gossip/simulation/peer_network.h"
@@ -23,6 +25,9 @@
 namespace starling::testing {
 
 class WorldInvariants;
+
+// What every member of such a network derives of its roster.
+gossip::NetworkRun run_of(const gossip::Experiment& experiment);
 
 class PeerWorld {
  public:
@@ -40,9 +45,12 @@ class PeerWorld {
   // A process of a peer, from its start to its end.
   struct Process {
     std::unique_ptr<Scheduler> turns;
-    std::unique_ptr<Computation> worker;
-    std::unique_ptr<Computation> training;  // on the worker, as mixing
+    TimePoint worker_free{};  // the worker computes until then
+    std::unique_ptr<Computation> training_on_worker;
+    std::unique_ptr<Computation> mixing_on_worker;
+    std::unique_ptr<Computation> training;
     std::unique_ptr<Computation> mixing;
+    TimePoint disk_free{};
     std::unique_ptr<Computation> disk;
     std::unique_ptr<Computation> disk_work;  // on the disk
     std::unique_ptr<gossip::PeerShell> shell;
@@ -62,6 +70,12 @@ class PeerWorld {
     std::optional<protocol::PeerReport> last;
     std::vector<std::pair<protocol::WholeModel, std::vector<float>>> models;  // handed in
     int kills = 0;
+    std::uint64_t computations = 0;         // local phases and mixings
+    std::size_t columns_taken = 0;          // parts of others' models that came
+    std::size_t columns_of_minorities = 0;  // of these: they rest on less than its own model
+    // How long its computations take, where that is not `phase`: local phases, and all others.
+    std::function<Duration()> training_time;
+    std::function<Duration()> mixing_time;
     gossip::PeerShell& shell() const { return *process->shell; }
   };
 
@@ -71,6 +85,7 @@ class PeerWorld {
 
   void start(std::size_t index);
   void start_all();
+  void begin();                  // all start, with the roster of epoch 1
   void kill(std::size_t index);  // at once, nothing is said or kept
   void stop(std::size_t index);  // in good order; returns when it has ended
   // The same within an event, then `closed`, unless the process is killed before. Requires: it
@@ -82,6 +97,10 @@ class PeerWorld {
   bool is_frozen(std::size_t index) const;
   // What is written to this disk may fail from now on, and kill the process.
   void disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector);
+  void lose_disk(std::size_t index);  // Requires: it does not run
+  // Nothing passes between these and the others, whose connections look whole at first.
+  void cut_off(const std::set<std::size_t>& group);
+  void mend(const std::set<std::size_t>& group);
   // Faults are over: disks and clocks are good again, all ways open and fast, and nobody is frozen.
   void calm();
   // A roster of these peers (all, where empty), given to all that run, or by their issuer to one.
@@ -104,9 +123,18 @@ class PeerWorld {
   // Runs until `done` holds, asked after each event. False, and a failure that names the seed and
   // where everyone stands: not within so much virtual time.
   bool run_until(const std::function<bool()>& done, Duration within, const std::string& what);
+  void run_for(Duration time);
+  // Within an hour.
+  void run_to_exchange(std::size_t index, protocol::Exchange exchange);
+  void run_to_end();  // until all have finished
   bool all_finished() const;
   std::string status() const;                         // of all
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
+  // Of what a peer trains with. Requires: a session.
+  const gossip::TrainingProtocol& training(std::size_t index) const;
+  gossip::TrainingProgress progress(std::size_t index) const;  // the initial one: no session
+  std::vector<std::string> said(std::size_t index) const;      // `lines` of one peer, bare
+  int copies_begun(std::size_t index) const;                   // of others' models, by what it said
   WallTime wall_now() const;
   // What holds at any time (world_invariants.h).
   WorldInvariants& invariants() { return *invariants_; }
@@ -123,6 +151,10 @@ class PeerWorld {
   Duration restart_after = std::chrono::seconds(3);
   // Ways that are slower, one way: by so many times.
   std::map<std::pair<std::string, std::string>, int> slow;
+  // Where set: sees the vectors that are about to be sent over a link, and may change them.
+  std::function<void(std::size_t from, std::size_t to, const protocol::VectorTransfer&,
+                     SharedBytes& data)>
+      on_transfer;
 
  private:
   class DelayedComputation;

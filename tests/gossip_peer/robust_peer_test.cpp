@@ -12,12 +12,12 @@
 #include "gossip/peer/far_neighbours.h"
 #include "gossip/peer/repeated_fault.h"
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/peer_world.h"
 
 namespace starling::gossip {
 namespace {
 
-using starling::testing::FakeNetwork;
+using starling::testing::PeerWorld;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -29,37 +29,9 @@ NetOptions robust_network(const std::string& rule, const std::string& algorithm 
   return options;
 }
 
-void run_all(FakeNetwork& net) {
-  for (protocol::Member member = 0; member < net.peers.size(); ++member) {
-    net.start(member, member + 1);
-  }
-  net.connect_all();
-  net.run_to_rest();
-}
-
-TEST(RobustPeers, TheModelsAreThoseOfTheSimulation) {
-  for (const std::string algorithm : {"dpsgd", "epidemic", "qg-dsgdm", "diloco"}) {
-    for (const std::string rule : {"clip", "remove"}) {
-      NetOptions options = robust_network(rule, algorithm);
-      options.run.steps = 30;
-      FakeNetwork net(options, 5);
-      run_all(net);
-      const auto simulated = testing::run_well(options);
-      Sha256 checksums;
-      std::vector<std::uint64_t> of_peers;
-      for (const auto& peer : net.peers) {
-        EXPECT_THAT(peer->said, IsEmpty()) << algorithm << rule;
-        of_peers.push_back(checksum(std::as_bytes(*peer->training->model())));
-      }
-      checksums.update(std::as_bytes(std::span(of_peers)));
-      EXPECT_EQ(std::move(checksums).finish(), simulated.models) << algorithm << rule;
-    }
-  }
-}
-
-std::vector<std::string> about_far(const FakeNetwork::Peer& peer) {
+std::vector<std::string> about_far(const PeerWorld& world, std::size_t index) {
   std::vector<std::string> lines;
-  for (const std::string& line : peer.said) {
+  for (const std::string& line : world.said(index)) {
     if (line.find("robust.rule") != line.npos || line.find("too far") != line.npos) {
       lines.push_back(line);
     }
@@ -67,27 +39,49 @@ std::vector<std::string> about_far(const FakeNetwork::Peer& peer) {
   return lines;
 }
 
+TEST(RobustPeers, TheModelsAreThoseOfTheSimulation) {
+  for (const std::string algorithm : {"dpsgd", "epidemic", "qg-dsgdm", "diloco"}) {
+    for (const std::string rule : {"clip", "remove"}) {
+      NetOptions options = robust_network(rule, algorithm);
+      options.run.steps = 30;
+      PeerWorld world(options, 5);
+      world.begin();
+      world.run_to_end();
+      const auto simulated = testing::run_well(options);
+      Sha256 checksums;
+      std::vector<std::uint64_t> of_peers;
+      for (std::size_t i = 0; i < world.peers.size(); ++i) {
+        EXPECT_THAT(about_far(world, i), IsEmpty()) << algorithm << rule;
+        of_peers.push_back(checksum(std::as_bytes(*world.training(i).model())));
+      }
+      checksums.update(std::as_bytes(std::span(of_peers)));
+      EXPECT_EQ(std::move(checksums).finish(), simulated.models) << algorithm << rule;
+    }
+  }
+}
+
 // What the last of five peers does, the others name in two lines and survive.
 void expect_named(const std::string& rule, const std::string& what,
                   const std::function<float(float)>& lie) {
   SCOPED_TRACE(rule + ' ' + what);
-  FakeNetwork net(robust_network(rule), 5);
-  net.falsify = [&](protocol::Member from, SharedBytes data) {
-    if (from != 4 || data.view().empty()) return data;
+  PeerWorld world(robust_network(rule), 5);
+  world.on_transfer = [&](std::size_t from, std::size_t, const protocol::VectorTransfer&,
+                          SharedBytes& data) {
+    if (from != 4 || data.empty()) return;
     std::vector<float> values(data.size() / sizeof(float));
     std::memcpy(values.data(), data.view().data(), data.size());
     std::ranges::transform(values, values.begin(), lie);
-    return SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+    data = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
   };
-  run_all(net);
-  for (const protocol::Member member : {0U, 1U, 2U, 3U}) {
-    const auto& peer = *net.peers[member];
-    EXPECT_FALSE(peer.failure);
-    EXPECT_THAT(about_far(peer),
+  world.begin();
+  world.run_to_end();
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_FALSE(world.peers[i]->shell().machine().failure());
+    EXPECT_THAT(about_far(world, i),
                 ElementsAre(AllOf(HasSubstr("robust.rule = " + rule), HasSubstr("in exchange")),
                             AllOf(HasSubstr("models of"), HasSubstr("were too far"))));
-    const auto evaluated = train::evaluate(*net.experiment.model, *peer.training->model(),
-                                           net.experiment.parts.front());
+    const auto evaluated = train::evaluate(*world.experiment.model, *world.training(i).model(),
+                                           world.experiment.parts.front());
     EXPECT_GT(evaluated->accuracy, 0.85);
   }
 }
@@ -129,23 +123,26 @@ TEST(FarNeighbours, ALineWhenItBeginsAndTheCountOnceItHasEnded) {
 TEST(RepeatedFaults, AMemberThatSendsHugeNumbersFillsNoLog) {
   for (const std::string algorithm : {"dpsgd", "gradient-tracking", "ad-psgd"}) {
     for (const float number : {1e30F, std::numeric_limits<float>::quiet_NaN()}) {
-      FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
-      net.falsify = [&](protocol::Member from, SharedBytes data) {
-        if (from != 3 || data.empty()) return data;
+      PeerWorld world(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
+      world.options.patience_min = std::chrono::milliseconds(50);  // ad-psgd waits for replies
+      world.on_transfer = [&](std::size_t from, std::size_t, const protocol::VectorTransfer&,
+                              SharedBytes& data) {
+        if (from != 3 || data.empty()) return;
         const std::vector<float> wrong(data.size() / sizeof(float), number);
-        return SharedBytes::own(to_bytes(as_bytes(std::span(wrong))));
+        data = SharedBytes::own(to_bytes(as_bytes(std::span(wrong))));
       };
-      run_all(net);
+      world.begin();
+      world.run_to_end();
       std::size_t counts = 0;
-      for (const protocol::Member member : {0U, 2U}) {
+      for (const std::size_t i : {0U, 2U}) {
         std::size_t lines = 0;
-        for (const std::string& line : net.peers[member]->said) {
-          if (line.find("node-3 sent") != line.npos) ++lines;
-          if (line.find("messages of node-3 from exchange") != line.npos) ++counts;
+        for (const std::string& line : world.said(i)) {
+          if (line.find("node-04 sent") != line.npos) ++lines;
+          if (line.find("messages of node-04 from exchange") != line.npos) ++counts;
         }
         EXPECT_EQ(lines, 1U) << algorithm << " " << number;
       }
-      EXPECT_EQ(counts, 2U) << algorithm << " " << number;
+      EXPECT_EQ(counts, 2U) << algorithm << " " << number << world.status();
     }
   }
 }

@@ -12,12 +12,12 @@
 
 #include "core/train/evaluator.h"
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/peer_world.h"
 
 namespace starling::gossip {
 namespace {
 
-using starling::testing::FakeNetwork;
+using starling::testing::PeerWorld;
 
 TEST(UsualDistance, RefusesWhatIsFarBeyondTheUsualAndLearnsNothingOfIt) {
   const std::vector<float> own(100, 0.5F);
@@ -53,30 +53,34 @@ TEST(UsualDistance, WhatIsCopiedMayBeFarButNotOfAnotherWorld) {
   EXPECT_EQ(judged(std::numeric_limits<float>::quiet_NaN()), Copied::kRefused);
 }
 
-bool says_far(const FakeNetwork& net) {
-  return std::ranges::any_of(net.peers, [](const auto& peer) {
-    return std::ranges::any_of(peer->said, [](const std::string& line) {
-      return line.find(" away from th") != std::string::npos ||
-             line.find("is not a number: left out") != std::string::npos;
-    });
+bool says_far(const PeerWorld& world) {
+  return std::ranges::any_of(world.lines, [](const std::string& line) {
+    return line.find(" away from th") != line.npos ||
+           line.find("is not a number: left out") != line.npos;
   });
 }
 
 // The exchanges whose mean it left out.
-std::vector<std::string> left_out(const FakeNetwork::Peer& peer) {
+std::vector<std::string> left_out(const PeerWorld& world, std::size_t index) {
   std::vector<std::string> exchanges;
-  for (const std::string& line : peer.said) {
-    if (line.find(": left out") == std::string::npos) continue;
+  for (const std::string& line : world.said(index)) {
+    if (line.find(": left out") == line.npos) continue;
     exchanges.push_back(line.substr(0, line.find(" is ")));
   }
   return exchanges;
 }
 
-void start_and_connect(FakeNetwork& net) {
-  for (protocol::Member member = 0; member < net.peers.size(); ++member) {
-    net.start(member, member + 1);
-  }
-  net.connect_all();
+// The last of four peers sends what becomes of its vectors.
+void falsify(PeerWorld& world, std::function<SharedBytes(const SharedBytes&)> lie) {
+  world.on_transfer = [lie = std::move(lie)](std::size_t from, std::size_t,
+                                             const protocol::VectorTransfer&, SharedBytes& data) {
+    if (from == 3 && !data.empty()) data = lie(data);
+  };
+}
+
+SharedBytes all_equal(const SharedBytes& data, float number) {
+  const std::vector<float> values(data.size() / sizeof(float), number);
+  return SharedBytes::own(to_bytes(as_bytes(std::span(values))));
 }
 
 TEST(UsualDistance, HonestTrainingOnSkewedDataIsNeverLeftOut) {
@@ -97,23 +101,22 @@ TEST(UsualDistance, HonestTrainingOnSkewedDataIsNeverLeftOut) {
     options.train.local_steps_from = 100;  // then eight steps between two mixings
     options.train.train.local_steps = 8;
     options.train.train.learning_rate = 0.5;
-    FakeNetwork net(options, 3);
-    start_and_connect(net);
-    net.run_to_rest();
-    EXPECT_FALSE(says_far(net)) << algorithm;
-    for (const auto& peer : net.peers) EXPECT_EQ(peer->finishes, 1) << algorithm;
+    PeerWorld world(options, 3);
+    world.begin();
+    world.run_to_end();
+    EXPECT_FALSE(says_far(world)) << algorithm << world.status();
   }
 }
 
 // Runs four peers of which the last one lies.
-void expect_unspoilt(FakeNetwork& net, const std::string& what) {
-  start_and_connect(net);
-  net.run_to_rest();
-  EXPECT_TRUE(says_far(net)) << what;
-  for (const protocol::Member member : {0U, 1U, 2U}) {
-    EXPECT_FALSE(net.peers[member]->failure) << what;
-    const auto evaluated = train::evaluate(
-        *net.experiment.model, *net.peers[member]->training->model(), net.experiment.parts.front());
+void expect_unspoilt(PeerWorld& world, const std::string& what) {
+  world.begin();
+  world.run_to_end();
+  EXPECT_TRUE(says_far(world)) << what;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(world.peers[i]->shell().machine().failure()) << what;
+    const auto evaluated = train::evaluate(*world.experiment.model, *world.training(i).model(),
+                                           world.experiment.parts.front());
     EXPECT_GT(evaluated->accuracy, 0.85) << what;
   }
 }
@@ -127,13 +130,9 @@ TEST(UsualDistance, AMemberThatSendsHugeNumbersSpoilsNothing) {
                                           {"all-reduce", 3e38F},
                                           {"all-reduce", 1e30F},
                                           {"diloco-all", 1e30F}}) {
-    FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
-    net.falsify = [&](protocol::Member from, SharedBytes data) {
-      if (from != 3 || data.size() == 0) return data;
-      const std::vector<float> huge(data.size() / sizeof(float), number);
-      return SharedBytes::own(to_bytes(as_bytes(std::span(huge))));
-    };
-    expect_unspoilt(net, fmt::format("{} {}", algorithm, number));
+    PeerWorld world(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
+    falsify(world, [&](const SharedBytes& data) { return all_equal(data, number); });
+    expect_unspoilt(world, fmt::format("{} {}", algorithm, number));
   }
 }
 
@@ -153,24 +152,22 @@ TEST(UsualDistance, WhoSendsWhatIsNoNumberIsNamedAndNobodysRunEnds) {
                                             {"push-sum", "ring"}}) {
     for (const float number : {3e38F, -3e38F, std::numeric_limits<float>::infinity(),
                                std::numeric_limits<float>::quiet_NaN()}) {
-      FakeNetwork net(testing::small_network_of_steps(60, topology, 4, algorithm), 5);
-      net.falsify = [&](protocol::Member from, SharedBytes data) {
-        if (from != 3 || data.size() == 0) return data;
+      PeerWorld world(testing::small_network_of_steps(60, topology, 4, algorithm), 5);
+      falsify(world, [&](const SharedBytes& data) {
         Bytes bytes = to_bytes(data.view());
         for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += sizeof number) {
           std::memcpy(bytes.data() + at, &number, sizeof number);
         }
         return SharedBytes::own(std::move(bytes));
-      };
-      start_and_connect(net);
-      net.run_to_rest();
+      });
+      world.begin();
+      world.run_to_end();
       bool named = false;
-      for (const protocol::Member member : {0U, 1U, 2U}) {
-        const auto& peer = *net.peers[member];
-        EXPECT_FALSE(peer.failure) << algorithm << " " << number << ": " << peer.failure->message();
-        EXPECT_EQ(peer.finishes, 1) << algorithm << " " << number;
-        named = named || std::ranges::any_of(peer.said, [](const std::string& line) {
-                  return line.find("node-3 sent") != std::string::npos;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto& failure = world.peers[i]->shell().machine().failure();
+        EXPECT_FALSE(failure) << algorithm << " " << number << ": " << failure->message();
+        named = named || std::ranges::any_of(world.said(i), [](const std::string& line) {
+                  return line.find("node-04 sent") != line.npos;
                 });
       }
       EXPECT_TRUE(named) << algorithm << " " << number;
@@ -198,22 +195,17 @@ TEST(UsualDistance, KnowsWhoMayHaveSpoiltAModel) {
 // are honest leave out the same means.
 TEST(UsualDistance, WhoeverAMeanReachesLeavesOutTheSameOnes) {
   for (const float number : {3e38F, 1e30F, std::numeric_limits<float>::quiet_NaN()}) {
-    FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "all-reduce"), 5);
-    net.patience.max = std::chrono::seconds(60);
+    PeerWorld world(testing::small_network_of_steps(300, "ring", 4, "all-reduce"), 5);
     int sent = 0;
-    net.falsify = [&](protocol::Member from, SharedBytes data) {
-      if (from != 3 || data.size() == 0 || ++sent % 50 != 0) return data;
-      const std::vector<float> huge(data.size() / sizeof(float), number);
-      return SharedBytes::own(to_bytes(as_bytes(std::span(huge))));
-    };
-    start_and_connect(net);
-    net.run_to_rest();
-    const auto of_first = left_out(*net.peers[0]);
+    falsify(world, [&](const SharedBytes& data) {
+      return ++sent % 50 != 0 ? data : all_equal(data, number);
+    });
+    world.begin();
+    world.run_to_end();
+    const auto of_first = left_out(world, 0);
     EXPECT_GE(of_first.size(), 3U) << number;
-    for (const protocol::Member member : {1U, 2U}) {
-      EXPECT_EQ(left_out(*net.peers[member]), of_first) << number;
-    }
-    EXPECT_LT(net.now - TimePoint{}, std::chrono::seconds(60)) << number;
+    for (const std::size_t i : {1U, 2U}) EXPECT_EQ(left_out(world, i), of_first) << number;
+    EXPECT_LT(world.scheduler.now() - TimePoint{}, std::chrono::seconds(60)) << number;
   }
 }
 
@@ -229,30 +221,28 @@ TEST(UsualDistance, AMemberThatEncodesHugeNumbersSpoilsNothing) {
     NetOptions options = testing::small_network_of_steps(300, "ring", 4, attack.algorithm);
     options.algorithm.compressor = attack.compressor;
     options.algorithm.ratio = 0.2;
-    FakeNetwork net(options, 5);
-    net.falsify = [&](protocol::Member from, SharedBytes data) {
-      if (from != 3 || data.size() == 0) return data;
+    PeerWorld world(options, 5);
+    falsify(world, [&](const SharedBytes& data) {
       Bytes bytes = to_bytes(data.view());
       const float huge = 1e30F;
       std::memcpy(bytes.data() + attack.at, &huge, sizeof huge);
       return SharedBytes::own(std::move(bytes));
-    };
-    expect_unspoilt(net, attack.compressor);
+    });
+    expect_unspoilt(world, attack.compressor);
   }
 }
 
 // 2^18 in the first element of the total on each edge: within what the ledger can hold.
 TEST(UsualDistance, AMemberThatPushesHugeMassSpoilsNothing) {
   for (const std::string algorithm : {"sgp", "push-sum"}) {
-    FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
-    net.falsify = [&](protocol::Member from, SharedBytes data) {
-      if (from != 3 || data.size() == 0) return data;
+    PeerWorld world(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
+    falsify(world, [&](const SharedBytes& data) {
       Bytes bytes = to_bytes(data.view());
       store_little<std::uint64_t>(bytes.data(),
                                   load_little<std::uint64_t>(bytes.data()) + (1ULL << 58));
       return SharedBytes::own(std::move(bytes));
-    };
-    expect_unspoilt(net, algorithm);
+    });
+    expect_unspoilt(world, algorithm);
   }
 }
 

@@ -67,6 +67,9 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     };
     handlers.on_transfer = [this, on_transfer](Member member, gossip::TransferFlow::Whole whole) {
       hears(member);
+      if (std::holds_alternative<protocol::ModelColumns>(whole.transfer.content)) {
+        takes_columns(whole.transfer.support);
+      }
       on_transfer(member, std::move(whole));
     };
     handlers.check = [this, check](Member member, const protocol::VectorTransfer& transfer) {
@@ -118,6 +121,12 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
   void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
                      gossip::TransferFlow::Urgency urgency) override {
     check(to, "sends vectors to", transfer.epoch);
+    if (watch_.world_.on_transfer && links_->is_up(to)) {
+      const auto& peers = watch_.world_.peers;
+      const auto receiver = std::ranges::find(peers, name(to), &PeerWorld::Peer::name);
+      watch_.world_.on_transfer(index_, static_cast<std::size_t>(receiver - peers.begin()),
+                                transfer, data);
+    }
     links_->send_transfer(to, transfer, std::move(data), urgency);
   }
   Counters counters() const override { return links_->counters(); }
@@ -139,6 +148,16 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     if (const auto* wait = std::get_if<protocol::ColumnsPutOff>(&message)) return wait->epoch;
     if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) return note->epoch;
     return epoch();
+  }
+  // Of means, one that rests on as much as ours does may since be of few for an exchange or two.
+  void takes_columns(const protocol::Support& theirs) const {
+    PeerWorld::Peer& peer = *watch_.world_.peers[index_];
+    const EpochSession* session = peer.shell().machine().session();
+    if (session == nullptr) return;
+    ++peer.columns_taken;
+    const bool rests_on_less =
+        theirs.backed == 0 || theirs.backed < session->training().support().backed;
+    if (theirs.minority && rests_on_less) ++peer.columns_of_minorities;
   }
   // By what its machine holds, whatever its links do.
   void hears(Member member) const {
@@ -243,6 +262,8 @@ void WorldInvariants::closed(std::size_t index) {
 }
 
 void WorldInvariants::disk_disturbed(std::size_t index) { peers_[index].disk_is_good = false; }
+
+void WorldInvariants::disk_lost(std::size_t index) { peers_[index].roster = 0; }
 
 // Time that it did not see.
 void WorldInvariants::thawed(std::size_t index, Duration frozen) {

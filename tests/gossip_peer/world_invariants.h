@@ -33,6 +33,7 @@ class WorldInvariants {
   void closing(std::size_t index);
   void closed(std::size_t index);  // in good order
   void disk_disturbed(std::size_t index);
+  void disk_lost(std::size_t index);
   void thawed(std::size_t index, Duration frozen);
   void forged(protocol::Epoch epoch);  // its roster is signed with a key that is revoked
   void calm();
