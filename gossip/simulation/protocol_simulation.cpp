@@ -29,6 +29,11 @@ TimePoint time_of(double seconds) { return TimePoint{} + from_seconds(seconds); 
 // Past `seconds`, whatever is rounded.
 TimePoint time_after(double seconds) { return time_of(seconds) + std::chrono::nanoseconds(2); }
 double seconds_of(TimePoint time) { return to_seconds(time - TimePoint{}); }
+// Where the local phase ends in which a node comes to `step`.
+std::uint64_t step_mixed(const NetOptions& options, std::uint64_t step) {
+  const StepSchedule schedule = options.schedule();
+  return schedule.after(schedule.mixings_until(step));
+}
 
 // How long frames take: over the sender's link, one after the other, the way between, and what the
 // receiver's link is slower.
@@ -135,6 +140,7 @@ class ProtocolSimulation final : public NetworkSimulation {
   Duration phase_of(Node node);
   std::unique_ptr<PeerShell> make_shell(Node node, Process& process);
   void count(Peer& peer, const protocol::PeerReport& report);
+  bool is_evaluated(std::uint64_t step) const;
   bool has_reached(const Peer& peer, std::uint64_t step) const;
   bool have_reached(std::uint64_t step) const;
   void record_totals(std::uint64_t step);
@@ -335,11 +341,16 @@ void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
   totals_.loss_sum += report.loss * static_cast<double>(report.loss_steps);
 }
 
+// The end of a local phase: whether peers hand in the model that is mixed after it.
+bool ProtocolSimulation::is_evaluated(std::uint64_t step) const {
+  const NetOptions& options = experiment_.options;
+  const std::uint64_t evaluation = step - step % options.evaluate_every();
+  return step == step_mixed(options, evaluation) || step == options.run.steps;
+}
+
 // At an evaluation its model is there; in between, as it reported last.
 bool ProtocolSimulation::has_reached(const Peer& peer, std::uint64_t step) const {
-  const NetOptions& options = experiment_.options;
-  const bool is_evaluated = step % options.evaluate_every() == 0 || step == options.run.steps;
-  return (is_evaluated ? peer.handed_in_until : peer.furthest) >= step;
+  return (is_evaluated(step) ? peer.handed_in_until : peer.furthest) >= step;
 }
 
 bool ProtocolSimulation::have_reached(std::uint64_t step) const {
@@ -376,6 +387,7 @@ void ProtocolSimulation::record_totals(std::uint64_t step) {
 }
 
 Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
+  step = step_mixed(experiment_.options, step);
   progress_at_ = scheduler_.now();
   while (!have_reached(step) && seconds_of(scheduler_.now()) < until) {
     const bool goes_on = scheduler_.run_one();

@@ -182,6 +182,30 @@ TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
   }
 }
 
+// A local phase ends past an evaluation where H does not divide their distance: both worlds measure
+// the model after it, once, under its own step.
+TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
+  struct Case {
+    const char* algorithm;
+    int local_steps;
+    std::uint64_t every;
+  };
+  for (const auto& [algorithm, local_steps, every] :
+       {Case{"diloco", 10, 4}, Case{"dpsgd", 4, 10}, Case{"all-reduce", 3, 7}}) {
+    auto options = small_network("ring", 4, algorithm);
+    options.run.steps = 42;
+    options.train.train.local_steps = local_steps;
+    options.evaluate.every = every;
+    const auto peers = run_with(options, Simulated::kPeers).measurements;
+    const auto recurrence = run_with(options, Simulated::kRecurrence).measurements;
+    ASSERT_EQ(peers.size(), recurrence.size()) << algorithm;
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      EXPECT_EQ(peers[i].step, recurrence[i].step) << algorithm << ' ' << i;
+      EXPECT_NEAR(*peers[i].eval_loss, *recurrence[i].eval_loss, 1e-5) << algorithm << ' ' << i;
+    }
+  }
+}
+
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   auto options = small_network("ring", 5, "all-reduce");
   options.nodes.crash_every = std::chrono::seconds(60);
