@@ -127,7 +127,8 @@ class ProtocolSimulation final : public NetworkSimulation {
     std::uint32_t starts = 0;    // of processes
     Traffic said;                // by the process at work; the next by those that have ended
     Traffic said_before;
-    std::vector<float> model;             // at the latest evaluation
+    HandedIn latest;                      // where every model is handed in: hands_in_all()
+    std::vector<float> model;             // at the latest measurement
     PeerTransport::Counters before = {};  // of processes that have ended
   };
 
@@ -140,9 +141,12 @@ class ProtocolSimulation final : public NetworkSimulation {
   Duration phase_of(Node node);
   std::unique_ptr<PeerShell> make_shell(Node node, Process& process);
   void count(Peer& peer, const protocol::PeerReport& report);
+  bool hands_in_all() const { return experiment_.options.run.virtual_time > Duration::zero(); }
+  void take(Peer& peer, HandedIn handed_in);
   bool is_evaluated(std::uint64_t step) const;
   bool has_reached(const Peer& peer, std::uint64_t step) const;
   bool have_reached(std::uint64_t step) const;
+  std::uint64_t present_step() const;
   void record_totals(std::uint64_t step);
 
   const Experiment& experiment_;
@@ -218,6 +222,7 @@ Result<identity::SignedRoster> ProtocolSimulation::make_roster() const {
   roster.issued = clock_.wall_now();
   roster.expires = roster.issued + std::chrono::hours(24 * 364);
   NetOptions options = experiment_.options;
+  if (hands_in_all()) options.evaluate.every = 1;  // the run may end at any mixing
   roster.settings = run_settings(options, experiment_.lossy());
   for (const auto& peer : peers_) {
     roster.members.push_back(
@@ -320,12 +325,23 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
       PeerShell::Issuer{
           .report = [this, &peer](const protocol::PeerReport& report) { count(peer, report); },
           .hand_in =
-              [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
+              [this, &peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
                 const auto& model = std::get<protocol::WholeModel>(transfer.content);
-                peer.handed_in.push_back({model.step, {floats, floats + model.floats}});
-                peer.handed_in_until = std::max(peer.handed_in_until, model.step);
+                take(peer, {model.step, {floats, floats + model.floats}});
               }});
+}
+
+// Of models between evaluations the latest is kept.
+void ProtocolSimulation::take(Peer& peer, HandedIn handed_in) {
+  const NetOptions& options = experiment_.options;
+  const std::uint64_t every = options.evaluate_every();
+  const std::uint64_t step = handed_in.step;
+  if (hands_in_all()) peer.latest = handed_in;
+  const bool is_for_evaluation =
+      step / every > peer.handed_in_until / every || step == options.run.steps;
+  if (!hands_in_all() || is_for_evaluation) peer.handed_in.push_back(std::move(handed_in));
+  peer.handed_in_until = std::max(peer.handed_in_until, step);
 }
 
 void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
@@ -386,6 +402,18 @@ void ProtocolSimulation::record_totals(std::uint64_t step) {
   }
 }
 
+// What all that are there have come to by the models that they handed in.
+std::uint64_t ProtocolSimulation::present_step() const {
+  std::uint64_t step = experiment_.options.run.steps;
+  bool any = false;
+  for (const auto& peer : peers_) {
+    if (!peer->process) continue;
+    step = std::min(step, peer->latest.step);
+    any = true;
+  }
+  return any ? step : 0;
+}
+
 Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
   step = step_mixed(experiment_.options, step);
   progress_at_ = scheduler_.now();
@@ -399,7 +427,17 @@ Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
     if (!all_away) return no_progress(step);
     progress_at_ = scheduler_.now();  // they will be back
   }
-  record_totals(have_reached(step) ? step : totals_.step);
+  if (have_reached(step)) {
+    record_totals(step);
+    return {};
+  }
+  // Out of time between two evaluations: with the models of now.
+  for (const auto& peer : peers_) {
+    if (peer->latest.model.empty()) continue;
+    peer->handed_in.clear();
+    peer->handed_in.push_back(peer->latest);
+  }
+  record_totals(std::max(totals_.step, present_step()));
   return {};
 }
 

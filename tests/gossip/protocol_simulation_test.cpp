@@ -206,6 +206,21 @@ TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
   }
 }
 
+// Peers are behind the recurrence by what it takes to make links, so they are given a second more.
+TEST(ProtocolSimulation, ARunThatEndsByVirtualTimeEndsWithThePresentModels) {
+  auto options = small_network("ring", 4);
+  options.nodes.step_time = std::chrono::seconds(1);
+  options.run.virtual_time = std::chrono::milliseconds(12'500);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  options.run.virtual_time = std::chrono::milliseconds(13'800);
+  const auto peers = run_with(options, Simulated::kPeers);
+  EXPECT_EQ(recurrence.totals.step, 13U);
+  EXPECT_EQ(peers.totals.step, 13U);
+  EXPECT_EQ(peers.models, recurrence.models);
+  EXPECT_EQ(peers.measurements.size(), recurrence.measurements.size());
+  EXPECT_GE(peers.totals.virtual_seconds, 13.8);
+}
+
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   auto options = small_network("ring", 5, "all-reduce");
   options.nodes.crash_every = std::chrono::seconds(60);
