@@ -146,6 +146,8 @@ class ProtocolSimulation final : public NetworkSimulation {
   bool is_evaluated(std::uint64_t step) const;
   bool has_reached(const Peer& peer, std::uint64_t step) const;
   bool have_reached(std::uint64_t step) const;
+  bool all_away() const;
+  Error no_progress_of_peers() const;
   std::uint64_t present_step() const;
   void record_totals(std::uint64_t step);
 
@@ -161,6 +163,7 @@ class ProtocolSimulation final : public NetworkSimulation {
   std::optional<identity::SignedRoster> roster_;
   std::vector<std::unique_ptr<Peer>> peers_;
   TimePoint progress_at_{};
+  TimePoint left_at_{};  // the process that ended last
   Duration longest_phase_{};
   Totals totals_;
 };
@@ -270,6 +273,9 @@ Duration ProtocolSimulation::phase_of(Node node) {
 
 void ProtocolSimulation::start_node(Node node) {
   Peer& peer = *peers_[node];
+  if (all_away()) {  // nobody could come further since
+    progress_at_ = std::min(scheduler_.now(), progress_at_ + (scheduler_.now() - left_at_));
+  }
   peer.process =
       std::make_unique<Process>(scheduler_, processors_, [this, node] { return phase_of(node); });
   peer.process->shell = make_shell(node, *peer.process);
@@ -292,6 +298,7 @@ void ProtocolSimulation::kill_node(Node node) {
   peer.before.transfers_out += counters.transfers_out;
   peer.said_before += std::exchange(peer.said, {});
   peer.process.reset();
+  left_at_ = scheduler_.now();
   const double back = experiment_.population.up_from(node, seconds_of(scheduler_.now()));
   if (back < sim::kNever) scheduler_.schedule(time_after(back), [this, node] { start_node(node); });
 }
@@ -402,6 +409,24 @@ void ProtocolSimulation::record_totals(std::uint64_t step) {
   }
 }
 
+bool ProtocolSimulation::all_away() const {
+  return std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
+}
+
+Error ProtocolSimulation::no_progress_of_peers() const {
+  std::uint64_t furthest = 0;
+  for (const auto& peer : peers_) furthest = std::max(furthest, peer->furthest);
+  const std::string remedy =
+      experiment_.options.nodes.crash_every > Duration::zero()
+          ? "nodes crash before they have caught up: raise nodes.crash-every, or lower "
+            "train.local-steps"
+          : "messages take too long or do not come: see the keys of [network]";
+  const auto waited = std::chrono::floor<std::chrono::minutes>(scheduler_.now() - progress_at_);
+  return rejected("no-progress",
+                  fmt::format("no node came beyond step {} for {} of virtual time; {}", furthest,
+                              format_duration(waited), remedy));
+}
+
 // What all that are there have come to by the models that they handed in.
 std::uint64_t ProtocolSimulation::present_step() const {
   std::uint64_t step = experiment_.options.run.steps;
@@ -421,11 +446,8 @@ Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
     const bool goes_on = scheduler_.run_one();
     if (failure_) return *failure_;
     if (goes_on && scheduler_.now() - progress_at_ <= kPatience + 10 * longest_phase_) continue;
-    const bool all_away =
-        std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
-    if (!goes_on && all_away) return all_left(fmt::format("step {}", totals_.step));
-    if (!all_away) return no_progress(step);
-    progress_at_ = scheduler_.now();  // they will be back
+    if (!all_away()) return no_progress_of_peers();
+    if (!goes_on) return all_left(fmt::format("step {}", totals_.step));
   }
   if (have_reached(step)) {
     record_totals(step);

@@ -221,6 +221,36 @@ TEST(ProtocolSimulation, ARunThatEndsByVirtualTimeEndsWithThePresentModels) {
   EXPECT_GE(peers.totals.virtual_seconds, 13.8);
 }
 
+TEST(ProtocolSimulation, AllNodesMayBeAwayForLong) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = small_network("ring", 4);
+  options.nodes.step_time = std::chrono::milliseconds(200);
+  options.nodes.presence = (directory.path() / "presence.csv").string();
+  std::ofstream presence(options.nodes.presence);
+  presence << "node,joins,leaves\n";
+  for (int node = 0; node < 4; ++node) {
+    presence << node << ",0s,2s\n" << node << ",6000s,\n";
+  }
+  presence.close();
+  const auto peers = run_with(options, Simulated::kPeers);
+  EXPECT_EQ(peers.totals.step, 20U);
+  EXPECT_GE(peers.totals.virtual_seconds, 6000);
+  EXPECT_EQ(peers.measurements.back().nodes_up, 4U);
+}
+
+TEST(ProtocolSimulation, ARunWithoutProgressSaysWhatStandsInItsWay) {
+  auto options = small_network("ring", 3);
+  options.nodes.step_time = std::chrono::seconds(300);
+  options.nodes.crash_every = std::chrono::seconds(20);
+  options.nodes.return_after = std::chrono::seconds(20);
+  const Experiment experiment = prepare(options).value();
+  const auto failed = simulate(experiment, 1, SystemClock(), {}, Simulated::kPeers);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), "no-progress");
+  EXPECT_THAT(failed.error().message(), ::testing::HasSubstr("beyond step 0 for"));
+  EXPECT_THAT(failed.error().message(), ::testing::HasSubstr("nodes.crash-every"));
+}
+
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   auto options = small_network("ring", 5, "all-reduce");
   options.nodes.crash_every = std::chrono::seconds(60);
