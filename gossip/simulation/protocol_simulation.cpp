@@ -192,9 +192,13 @@ Result<void> ProtocolSimulation::begin() {
   plan_splits();
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     const double from = experiment_.population.up_from(node, 0);
-    if (from < sim::kNever)
+    if (from == 0) {
+      start_node(node);  // now: it is there at the first measurement
+    } else if (from < sim::kNever) {
       scheduler_.schedule(time_after(from), [this, node] { start_node(node); });
+    }
   }
+  if (failure_) return *failure_;
   return {};
 }
 

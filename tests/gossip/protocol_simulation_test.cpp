@@ -202,6 +202,7 @@ TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       EXPECT_EQ(peers[i].step, recurrence[i].step) << algorithm << ' ' << i;
       EXPECT_NEAR(*peers[i].eval_loss, *recurrence[i].eval_loss, 1e-5) << algorithm << ' ' << i;
+      EXPECT_EQ(peers[i].nodes_up, recurrence[i].nodes_up) << algorithm << ' ' << i;
     }
   }
 }
