@@ -156,6 +156,21 @@ TEST(ProtocolSimulation, ASlowLinkCarriesOnePieceAfterTheOther) {
   EXPECT_NEAR(peers.totals.virtual_seconds, recurrence.totals.virtual_seconds, 0.5);
 }
 
+// Along a tree: an attempt that is given up while pieces are on their way costs seconds.
+TEST(ProtocolSimulation, AnAllReduceOverSlowLinksTakesTheTimeOfTheRecurrence) {
+  auto options = small_network("ring", 16, "all-reduce");
+  options.data.dataset = "synthetic:rows=60,features=2300,classes=3";
+  options.network.latency = "100ms";
+  options.network.bandwidth = "1Mbit/s";
+  options.run.steps = 3;
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  EXPECT_GE(recurrence.totals.virtual_seconds, 8);
+  const double extra = peers.totals.virtual_seconds - recurrence.totals.virtual_seconds;
+  EXPECT_GE(extra, 0);
+  EXPECT_LE(extra, 1.5);  // links, and small messages
+}
+
 // A link that becomes slow costs whole peers the time that it costs the recurrence, and a node that
 // leaves and comes back is missed in between.
 TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
