@@ -47,11 +47,18 @@ struct PeerNetwork::Connection {
     bool pumping = false;
   };
 
-  Connection(Side dialling, Side dialled) : sides{std::move(dialling), std::move(dialled)} {}
+  Connection(std::uint64_t its_number, Side dialling, Side dialled)
+      : number(its_number), sides{std::move(dialling), std::move(dialled)} {}
+  const std::uint64_t number;
   std::array<Side, 2> sides;
 };
 
 class PeerNetwork::Links final : public PeerTransport {
+  struct Link {
+    ConnectionPtr connection;
+    int side = 0;
+  };
+
  public:
   Links(PeerNetwork& network, std::string name, Handlers handlers, const Rng& rng)
       : network_(network),
@@ -63,15 +70,9 @@ class PeerNetwork::Links final : public PeerTransport {
   ~Links() override {
     network_.processes_.erase(name_);
     network_.frozen_.erase(name_);
-    for (const auto& weak : network_.connections_) {
-      const ConnectionPtr connection = weak.lock();
-      if (!connection) continue;
-      for (int side = 0; side < 2; ++side) {
-        Connection::Side& own = connection->sides[side];
-        if (!own.open || own.links != this) continue;
-        own.open = false;
-        network_.carry(connection, side, std::nullopt);
-      }
+    for (const auto& [connection, side] : all()) {
+      connection->sides[side].open = false;
+      network_.carry(connection, side, std::nullopt);
     }
   }
 
@@ -144,6 +145,9 @@ class PeerNetwork::Links final : public PeerTransport {
     };
     return {this, name_, dialled, now(), TransferFlow({.messages_max = messages_max_}, check)};
   }
+  void opened(const ConnectionPtr& connection, int side) {
+    open_.emplace(connection->sides[1 - side].name, Link{connection, side});
+  }
   Envelope greeting() const { return {handlers_.hello(), {}}; }
 
   void dialled(const std::string& other, const std::optional<Error>& failure) {
@@ -194,6 +198,9 @@ class PeerNetwork::Links final : public PeerTransport {
     Connection::Side& own = connection->sides[side];
     if (!std::exchange(own.open, false)) return;
     const std::string other = connection->sides[1 - side].name;
+    const auto [first, last] = open_.equal_range(other);
+    open_.erase(std::find_if(
+        first, last, [&](const auto& entry) { return entry.second.connection == connection; }));
     network_.carry(connection, side, std::nullopt);
     const auto present = links_.find(other);
     const bool was_up = present != links_.end() && present->second.connection == connection;
@@ -219,10 +226,6 @@ class PeerNetwork::Links final : public PeerTransport {
   }
 
  private:
-  struct Link {
-    ConnectionPtr connection;
-    int side = 0;
-  };
   struct Dialling {
     explicit Dialling(const Backoff& with) : backoff(with) {}
     Backoff backoff;
@@ -243,16 +246,11 @@ class PeerNetwork::Links final : public PeerTransport {
     const auto found = links_.find(roster().members[member].name);
     return found == links_.end() ? nullptr : &found->second;
   }
-  std::vector<std::pair<ConnectionPtr, int>> all() const {
-    std::vector<std::pair<ConnectionPtr, int>> all;
-    for (const auto& weak : network_.connections_) {
-      const ConnectionPtr connection = weak.lock();
-      if (!connection) continue;
-      for (int side = 0; side < 2; ++side) {
-        const Connection::Side& own = connection->sides[side];
-        if (own.open && own.links == this) all.emplace_back(connection, side);
-      }
-    }
+  // In the order in which they were made.
+  std::vector<Link> all() const {
+    std::vector<Link> all;
+    for (const auto& [other, link] : open_) all.push_back(link);
+    std::ranges::sort(all, {}, [](const Link& link) { return link.connection->number; });
     return all;
   }
   template <class Stays>
@@ -299,9 +297,7 @@ class PeerNetwork::Links final : public PeerTransport {
     if (dialling.active || who.address.empty() || (!dialling.once && !kept_.contains(member))) {
       return false;
     }
-    return std::ranges::none_of(all(), [&](const auto& link) {
-      return link.first->sides[1 - link.second].name == who.name;
-    });
+    return !open_.contains(who.name);
   }
   bool ends_when_idle(const std::string& other, const Link& link) const {
     if (!ends_idle_ || !link.connection->sides[link.side].dialled) return false;
@@ -355,7 +351,8 @@ class PeerNetwork::Links final : public PeerTransport {
   std::set<Member> kept_;
   bool ends_idle_ = false;
   std::map<std::string, Dialling> diallings_;
-  std::map<std::string, Link> links_;  // greeted, by name
+  std::multimap<std::string, Link> open_;  // by name of the other, greeted or not
+  std::map<std::string, Link> links_;      // greeted, by name
   std::size_t messages_max_ = TransferFlow::Options().messages_max;
   PeerTransport::Counters counters_;
   bool stopping_ = false;
@@ -421,8 +418,10 @@ void PeerNetwork::connect(const std::string& from, const std::string& to) {
   Links& dialler = *process(from);
   Links& dialled = *process(to);
   if (dialler.admits(to) && dialled.admits(from)) {
-    const auto connection =
-        std::make_shared<Connection>(dialler.make_side(to, true), dialled.make_side(from, false));
+    const auto connection = std::make_shared<Connection>(
+        ++connections_made_, dialler.make_side(to, true), dialled.make_side(from, false));
+    dialler.opened(connection, 0);
+    dialled.opened(connection, 1);
     std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
     connections_.push_back(connection);
     carry(connection, 0, dialler.greeting());

@@ -87,6 +87,7 @@ class PeerNetwork {
   std::map<std::string, std::vector<std::function<void()>>> frozen_;  // turns that wait
   std::vector<std::weak_ptr<Connection>> connections_;
   std::uint64_t processes_attached_ = 0;
+  std::uint64_t connections_made_ = 0;
 };
 
 }  // namespace starling::gossip

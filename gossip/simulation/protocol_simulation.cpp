@@ -29,6 +29,11 @@ TimePoint time_of(double seconds) { return TimePoint{} + from_seconds(seconds); 
 // Past `seconds`, whatever is rounded.
 TimePoint time_after(double seconds) { return time_of(seconds) + std::chrono::nanoseconds(2); }
 double seconds_of(TimePoint time) { return to_seconds(time - TimePoint{}); }
+// Where the local phase ends in which a node comes to `step`.
+std::uint64_t step_mixed(const NetOptions& options, std::uint64_t step) {
+  const StepSchedule schedule = options.schedule();
+  return schedule.after(schedule.mixings_until(step));
+}
 
 // How long frames take: over the sender's link, one after the other, the way between, and what the
 // receiver's link is slower.
@@ -122,7 +127,8 @@ class ProtocolSimulation final : public NetworkSimulation {
     std::uint32_t starts = 0;    // of processes
     Traffic said;                // by the process at work; the next by those that have ended
     Traffic said_before;
-    std::vector<float> model;             // at the latest evaluation
+    HandedIn latest;                      // where every model is handed in: hands_in_all()
+    std::vector<float> model;             // at the latest measurement
     PeerTransport::Counters before = {};  // of processes that have ended
   };
 
@@ -135,8 +141,14 @@ class ProtocolSimulation final : public NetworkSimulation {
   Duration phase_of(Node node);
   std::unique_ptr<PeerShell> make_shell(Node node, Process& process);
   void count(Peer& peer, const protocol::PeerReport& report);
+  bool hands_in_all() const { return experiment_.options.run.virtual_time > Duration::zero(); }
+  void take(Peer& peer, HandedIn handed_in);
+  bool is_evaluated(std::uint64_t step) const;
   bool has_reached(const Peer& peer, std::uint64_t step) const;
   bool have_reached(std::uint64_t step) const;
+  bool all_away() const;
+  Error no_progress_of_peers() const;
+  std::uint64_t present_step() const;
   void record_totals(std::uint64_t step);
 
   const Experiment& experiment_;
@@ -151,6 +163,7 @@ class ProtocolSimulation final : public NetworkSimulation {
   std::optional<identity::SignedRoster> roster_;
   std::vector<std::unique_ptr<Peer>> peers_;
   TimePoint progress_at_{};
+  TimePoint left_at_{};  // the process that ended last
   Duration longest_phase_{};
   Totals totals_;
 };
@@ -179,9 +192,13 @@ Result<void> ProtocolSimulation::begin() {
   plan_splits();
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     const double from = experiment_.population.up_from(node, 0);
-    if (from < sim::kNever)
+    if (from == 0) {
+      start_node(node);  // now: it is there at the first measurement
+    } else if (from < sim::kNever) {
       scheduler_.schedule(time_after(from), [this, node] { start_node(node); });
+    }
   }
+  if (failure_) return *failure_;
   return {};
 }
 
@@ -212,6 +229,7 @@ Result<identity::SignedRoster> ProtocolSimulation::make_roster() const {
   roster.issued = clock_.wall_now();
   roster.expires = roster.issued + std::chrono::hours(24 * 364);
   NetOptions options = experiment_.options;
+  if (hands_in_all()) options.evaluate.every = 1;  // the run may end at any mixing
   roster.settings = run_settings(options, experiment_.lossy());
   for (const auto& peer : peers_) {
     roster.members.push_back(
@@ -259,6 +277,9 @@ Duration ProtocolSimulation::phase_of(Node node) {
 
 void ProtocolSimulation::start_node(Node node) {
   Peer& peer = *peers_[node];
+  if (all_away()) {  // nobody could come further since
+    progress_at_ = std::min(scheduler_.now(), progress_at_ + (scheduler_.now() - left_at_));
+  }
   peer.process =
       std::make_unique<Process>(scheduler_, processors_, [this, node] { return phase_of(node); });
   peer.process->shell = make_shell(node, *peer.process);
@@ -281,6 +302,7 @@ void ProtocolSimulation::kill_node(Node node) {
   peer.before.transfers_out += counters.transfers_out;
   peer.said_before += std::exchange(peer.said, {});
   peer.process.reset();
+  left_at_ = scheduler_.now();
   const double back = experiment_.population.up_from(node, seconds_of(scheduler_.now()));
   if (back < sim::kNever) scheduler_.schedule(time_after(back), [this, node] { start_node(node); });
 }
@@ -314,12 +336,23 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
       PeerShell::Issuer{
           .report = [this, &peer](const protocol::PeerReport& report) { count(peer, report); },
           .hand_in =
-              [&peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
+              [this, &peer](const protocol::VectorTransfer& transfer, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
                 const auto& model = std::get<protocol::WholeModel>(transfer.content);
-                peer.handed_in.push_back({model.step, {floats, floats + model.floats}});
-                peer.handed_in_until = std::max(peer.handed_in_until, model.step);
+                take(peer, {model.step, {floats, floats + model.floats}});
               }});
+}
+
+// Of models between evaluations the latest is kept.
+void ProtocolSimulation::take(Peer& peer, HandedIn handed_in) {
+  const NetOptions& options = experiment_.options;
+  const std::uint64_t every = options.evaluate_every();
+  const std::uint64_t step = handed_in.step;
+  if (hands_in_all()) peer.latest = handed_in;
+  const bool is_for_evaluation =
+      step / every > peer.handed_in_until / every || step == options.run.steps;
+  if (!hands_in_all() || is_for_evaluation) peer.handed_in.push_back(std::move(handed_in));
+  peer.handed_in_until = std::max(peer.handed_in_until, step);
 }
 
 void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
@@ -335,11 +368,16 @@ void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
   totals_.loss_sum += report.loss * static_cast<double>(report.loss_steps);
 }
 
+// The end of a local phase: whether peers hand in the model that is mixed after it.
+bool ProtocolSimulation::is_evaluated(std::uint64_t step) const {
+  const NetOptions& options = experiment_.options;
+  const std::uint64_t evaluation = step - step % options.evaluate_every();
+  return step == step_mixed(options, evaluation) || step == options.run.steps;
+}
+
 // At an evaluation its model is there; in between, as it reported last.
 bool ProtocolSimulation::has_reached(const Peer& peer, std::uint64_t step) const {
-  const NetOptions& options = experiment_.options;
-  const bool is_evaluated = step % options.evaluate_every() == 0 || step == options.run.steps;
-  return (is_evaluated ? peer.handed_in_until : peer.furthest) >= step;
+  return (is_evaluated(step) ? peer.handed_in_until : peer.furthest) >= step;
 }
 
 bool ProtocolSimulation::have_reached(std::uint64_t step) const {
@@ -375,19 +413,57 @@ void ProtocolSimulation::record_totals(std::uint64_t step) {
   }
 }
 
+bool ProtocolSimulation::all_away() const {
+  return std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
+}
+
+Error ProtocolSimulation::no_progress_of_peers() const {
+  std::uint64_t furthest = 0;
+  for (const auto& peer : peers_) furthest = std::max(furthest, peer->furthest);
+  const std::string remedy =
+      experiment_.options.nodes.crash_every > Duration::zero()
+          ? "nodes crash before they have caught up: raise nodes.crash-every, or lower "
+            "train.local-steps"
+          : "messages take too long or do not come: see the keys of [network]";
+  const auto waited = std::chrono::floor<std::chrono::minutes>(scheduler_.now() - progress_at_);
+  return rejected("no-progress",
+                  fmt::format("no node came beyond step {} for {} of virtual time; {}", furthest,
+                              format_duration(waited), remedy));
+}
+
+// What all that are there have come to by the models that they handed in.
+std::uint64_t ProtocolSimulation::present_step() const {
+  std::uint64_t step = experiment_.options.run.steps;
+  bool any = false;
+  for (const auto& peer : peers_) {
+    if (!peer->process) continue;
+    step = std::min(step, peer->latest.step);
+    any = true;
+  }
+  return any ? step : 0;
+}
+
 Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
+  step = step_mixed(experiment_.options, step);
   progress_at_ = scheduler_.now();
   while (!have_reached(step) && seconds_of(scheduler_.now()) < until) {
     const bool goes_on = scheduler_.run_one();
     if (failure_) return *failure_;
     if (goes_on && scheduler_.now() - progress_at_ <= kPatience + 10 * longest_phase_) continue;
-    const bool all_away =
-        std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
-    if (!goes_on && all_away) return all_left(fmt::format("step {}", totals_.step));
-    if (!all_away) return no_progress(step);
-    progress_at_ = scheduler_.now();  // they will be back
+    if (!all_away()) return no_progress_of_peers();
+    if (!goes_on) return all_left(fmt::format("step {}", totals_.step));
   }
-  record_totals(have_reached(step) ? step : totals_.step);
+  if (have_reached(step)) {
+    record_totals(step);
+    return {};
+  }
+  // Out of time between two evaluations: with the models of now.
+  for (const auto& peer : peers_) {
+    if (peer->latest.model.empty()) continue;
+    peer->handed_in.clear();
+    peer->handed_in.push_back(peer->latest);
+  }
+  record_totals(std::max(totals_.step, present_step()));
   return {};
 }
 

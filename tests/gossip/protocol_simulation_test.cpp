@@ -156,6 +156,21 @@ TEST(ProtocolSimulation, ASlowLinkCarriesOnePieceAfterTheOther) {
   EXPECT_NEAR(peers.totals.virtual_seconds, recurrence.totals.virtual_seconds, 0.5);
 }
 
+// Along a tree: an attempt that is given up while pieces are on their way costs seconds.
+TEST(ProtocolSimulation, AnAllReduceOverSlowLinksTakesTheTimeOfTheRecurrence) {
+  auto options = small_network("ring", 16, "all-reduce");
+  options.data.dataset = "synthetic:rows=60,features=2300,classes=3";
+  options.network.latency = "100ms";
+  options.network.bandwidth = "1Mbit/s";
+  options.run.steps = 3;
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  EXPECT_GE(recurrence.totals.virtual_seconds, 8);
+  const double extra = peers.totals.virtual_seconds - recurrence.totals.virtual_seconds;
+  EXPECT_GE(extra, 0);
+  EXPECT_LE(extra, 1.5);  // links, and small messages
+}
+
 // A link that becomes slow costs whole peers the time that it costs the recurrence, and a node that
 // leaves and comes back is missed in between.
 TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
@@ -180,6 +195,76 @@ TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
     }));
     EXPECT_EQ(result.measurements.back().nodes_up, 4U);
   }
+}
+
+// A local phase ends past an evaluation where H does not divide their distance: both worlds measure
+// the model after it, once, under its own step.
+TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
+  struct Case {
+    const char* algorithm;
+    int local_steps;
+    std::uint64_t every;
+  };
+  for (const auto& [algorithm, local_steps, every] :
+       {Case{"diloco", 10, 4}, Case{"dpsgd", 4, 10}, Case{"all-reduce", 3, 7}}) {
+    auto options = small_network("ring", 4, algorithm);
+    options.run.steps = 42;
+    options.train.train.local_steps = local_steps;
+    options.evaluate.every = every;
+    const auto peers = run_with(options, Simulated::kPeers).measurements;
+    const auto recurrence = run_with(options, Simulated::kRecurrence).measurements;
+    ASSERT_EQ(peers.size(), recurrence.size()) << algorithm;
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      EXPECT_EQ(peers[i].step, recurrence[i].step) << algorithm << ' ' << i;
+      EXPECT_NEAR(*peers[i].eval_loss, *recurrence[i].eval_loss, 1e-5) << algorithm << ' ' << i;
+      EXPECT_EQ(peers[i].nodes_up, recurrence[i].nodes_up) << algorithm << ' ' << i;
+    }
+  }
+}
+
+// Peers are behind the recurrence by what it takes to make links, so they are given a second more.
+TEST(ProtocolSimulation, ARunThatEndsByVirtualTimeEndsWithThePresentModels) {
+  auto options = small_network("ring", 4);
+  options.nodes.step_time = std::chrono::seconds(1);
+  options.run.virtual_time = std::chrono::milliseconds(12'500);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  options.run.virtual_time = std::chrono::milliseconds(13'800);
+  const auto peers = run_with(options, Simulated::kPeers);
+  EXPECT_EQ(recurrence.totals.step, 13U);
+  EXPECT_EQ(peers.totals.step, 13U);
+  EXPECT_EQ(peers.models, recurrence.models);
+  EXPECT_EQ(peers.measurements.size(), recurrence.measurements.size());
+  EXPECT_GE(peers.totals.virtual_seconds, 13.8);
+}
+
+TEST(ProtocolSimulation, AllNodesMayBeAwayForLong) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = small_network("ring", 4);
+  options.nodes.step_time = std::chrono::milliseconds(200);
+  options.nodes.presence = (directory.path() / "presence.csv").string();
+  std::ofstream presence(options.nodes.presence);
+  presence << "node,joins,leaves\n";
+  for (int node = 0; node < 4; ++node) {
+    presence << node << ",0s,2s\n" << node << ",6000s,\n";
+  }
+  presence.close();
+  const auto peers = run_with(options, Simulated::kPeers);
+  EXPECT_EQ(peers.totals.step, 20U);
+  EXPECT_GE(peers.totals.virtual_seconds, 6000);
+  EXPECT_EQ(peers.measurements.back().nodes_up, 4U);
+}
+
+TEST(ProtocolSimulation, ARunWithoutProgressSaysWhatStandsInItsWay) {
+  auto options = small_network("ring", 3);
+  options.nodes.step_time = std::chrono::seconds(300);
+  options.nodes.crash_every = std::chrono::seconds(20);
+  options.nodes.return_after = std::chrono::seconds(20);
+  const Experiment experiment = prepare(options).value();
+  const auto failed = simulate(experiment, 1, SystemClock(), {}, Simulated::kPeers);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), "no-progress");
+  EXPECT_THAT(failed.error().message(), ::testing::HasSubstr("beyond step 0 for"));
+  EXPECT_THAT(failed.error().message(), ::testing::HasSubstr("nodes.crash-every"));
 }
 
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
