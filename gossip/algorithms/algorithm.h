@@ -52,6 +52,7 @@ struct Links {
   double self_weight = 1;                         // W_ii
   std::span<const topologies::Weight> senders;    // W_ij, ascending by node
   std::span<const topologies::Weight> receivers;  // W_ji, ascending by node
+  std::span<const Node> absent = {};              // ascending: what they are sent does not come
 };
 
 // What a node sends at one mixing: a view of the sender's own state, valid until its conclude().

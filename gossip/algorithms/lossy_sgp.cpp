@@ -33,8 +33,10 @@ void LossySgp<T>::push(const Links& links) {
   messages_.clear();
   double left = 1;  // of the mass before the first push
   for (const topologies::Weight& receiver : links.receivers) {
-    messages_.push_back({.packed = ledger_.push(receiver.node, receiver.weight / left)});
-    left -= receiver.weight;
+    const bool is_there = !std::ranges::binary_search(links.absent, receiver.node);
+    const double share = is_there ? receiver.weight : 0;
+    messages_.push_back({.packed = ledger_.push(receiver.node, share / left)});
+    left -= share;
   }
   for (const topologies::Weight& sender : links.senders) ledger_.open(sender.node);
 }

@@ -198,6 +198,13 @@ bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {
   return !neighbour.down_since || now_ < *neighbour.down_since + options_.link_grace;
 }
 
+bool ExchangeMachine::is_away(Member member) const {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end()) return false;  // it may be starting as we are
+  const Neighbour& neighbour = found->second;
+  return neighbour.missed || !neighbour.reachable || !is_linked(neighbour);
+}
+
 bool ExchangeMachine::awaits(Member member) const {
   const auto found = neighbours_.find(member);
   if (found == neighbours_.end()) return true;

@@ -188,6 +188,8 @@ class ExchangeMachine {
   protocol::Support support(TimePoint now) const { return quorum_.support(now); }
   // Whether this message may still be of use, so that nothing is stored for liars.
   bool wants(exchange::Member from, exchange::Exchange exchange) const;
+  // Whether it has no link or is not reachable, or gave no sign of life for too long.
+  bool is_away(exchange::Member member) const;
   // Messages to others, and what became of those to this peer, so far.
   const Traffic& traffic() const { return traffic_; }
 

@@ -72,6 +72,7 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
 void NeighbourProtocol::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
   if (!continues_) return on(exchange::Begin{});
+  find_away();
   compute([this] { regroup(); },
           [this] {
             take_postponed();
@@ -138,7 +139,14 @@ void NeighbourProtocol::on(exchange::Event event) {
 
 Links NeighbourProtocol::links() const {
   const topologies::MixingMatrix& matrix = machine_.matrix();
-  return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
+  return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_), away_};
+}
+
+void NeighbourProtocol::find_away() {
+  away_.clear();
+  for (const topologies::Weight& receiver : machine_.matrix().receivers(self_)) {
+    if (machine_.is_away(receiver.node)) away_.push_back(receiver.node);
+  }
 }
 
 void NeighbourProtocol::forget_sent() {
@@ -154,6 +162,7 @@ void NeighbourProtocol::perform(exchange::Train& train) {
   if (host_.is_leaving()) return;
   forget_sent();
   packed_.clear();
+  find_away();
   const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
   ProtocolBase::train(

@@ -159,6 +159,22 @@ TEST(LossySgp, ANodeThatHearsNothingForLongDoesNotRunAway) {
   EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
 }
 
+TEST(LossySgp, KeepsTheShareOfWhoIsAbsent) {
+  const Quadratics problem(kNodes, kSize);
+  QuadraticTraining<double> training(problem, 0, 0);
+  LossySgp<double> node(Row(kSize, 1));
+  const Mesh mesh = exponential(kNodes);
+  Links links = mesh.links(0);
+  const std::vector<Node> absent{links.receivers[1].node};
+  links.absent = absent;
+  ASSERT_TRUE(node.adapt(training, {}, links));
+  for (const topologies::Weight& receiver : links.receivers) {
+    const double pushed = static_cast<double>(node.ledger().pushed(receiver.node).back()) * 0x1p-40;
+    EXPECT_NEAR(pushed, receiver.node == absent[0] ? 0 : receiver.weight, 1e-11) << receiver.node;
+  }
+  EXPECT_NEAR(node.ledger().weight(), links.self_weight + links.receivers[1].weight, 1e-11);
+}
+
 TEST(LossySgp, DoesNotDependOnHowColumnsAreDivided) {
   const Quadratics problem(kNodes, 67);
   const Matrix start = scattered(kNodes, 67);
