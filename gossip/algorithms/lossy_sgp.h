@@ -14,7 +14,7 @@ namespace starling::gossip {
 template <class T>
 class LossySgp final : public Algorithm<T> {
  public:
-  explicit LossySgp(std::span<const T> model);
+  LossySgp(Node members, std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;

@@ -330,7 +330,9 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
     return ignore(from, fmt::format("{} sent what is not a number: ignored", names_[from]));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
-  if (!packed.empty() && !algorithm_->can_read(from, packed)) {
+  const bool is_plausible = (packed.empty() || algorithm_->can_read(from, packed)) &&
+                            (!pair.scalar || algorithm_->can_weigh(*pair.scalar));
+  if (!is_plausible) {
     return ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
                                     run_.plan.traits.name));
   }

@@ -258,6 +258,7 @@ std::optional<Message<float>> NeighbourProtocol::read(Member from,
   // A robust rule judges all values itself, as in the simulation.
   const bool fit_to_mix = run_.plan.robust.is_on() || is_finite(all);
   if (!alike || !fit_to_mix || !algorithm_->can_read(from, packed)) return std::nullopt;
+  if (message.scalar && !algorithm_->can_weigh(*message.scalar)) return std::nullopt;
   return Message<float>{.first = all.first(message.first),
                         .second = all.subspan(message.first),
                         .packed = packed,

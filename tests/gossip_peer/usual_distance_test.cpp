@@ -253,5 +253,30 @@ TEST(UsualDistance, AMemberThatPushesHugeMassSpoilsNothing) {
   }
 }
 
+// Members count the nodes of the tree beyond them. What none can have is not believed, nor passed
+// on as one's own.
+TEST(UsualDistance, AMemberThatCountsWhatIsNotThereSpoilsNothing) {
+  for (const double count : {1e300, 1e3, 4.0, 1.5, 0.0, -1.0}) {
+    FakeNetwork net(testing::small_network_of_steps(300, "path", 4, "relaysgd"), 5);
+    net.forge = [&](protocol::Member from, protocol::VectorTransfer& transfer) {
+      auto* const message = std::get_if<protocol::MixMessage>(&transfer.content);
+      if (from == 3 && message != nullptr && message->scalar) message->scalar = count;
+    };
+    start_and_connect(net);
+    net.run_to_rest();
+    for (const protocol::Member member : {0U, 1U, 2U}) {
+      const auto& peer = *net.peers[member];
+      EXPECT_FALSE(peer.failure) << count;
+      const bool blames = std::ranges::any_of(peer.said, [](const std::string& line) {
+        return line.find("sent in exchange") != line.npos;
+      });
+      EXPECT_EQ(blames, member == 2) << count << ": only its neighbour, and only it";
+      const auto evaluated = train::evaluate(*net.experiment.model, *peer.training->model(),
+                                             net.experiment.parts.front());
+      EXPECT_GT(evaluated->accuracy, 0.85) << count;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip
