@@ -481,8 +481,7 @@ void ExchangeMachine::go_to(Exchange target) {
   if (options_.loss_safe) return;
   // What is shared along the edges no longer fits: alone until the next common beginning.
   era_ = 0;
-  next_era_ = static_cast<std::uint32_t>(target);
-  hear_era(0, static_cast<std::uint32_t>(target + 1 + options_.spread));
+  next_era_ = static_cast<std::uint32_t>(target + 1 + options_.spread);
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
@@ -561,8 +560,9 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  // A beginning is planned for when all have heard of it; a later one would keep all from any.
-  const Exchange planned_until = arrival.message.exchange + 2 * (options_.spread + 1);
+  // A beginning is planned for when all have heard of it, and who plans it is ahead by the spread
+  // at most; a later one would keep all from any. Whoever is further ahead will be followed.
+  const Exchange planned_until = exchange_ + 3 * (options_.spread + 1);
   if (arrival.message.next_era <= planned_until) {
     hear_era(arrival.message.era, arrival.message.next_era);
   }
@@ -695,9 +695,11 @@ void ExchangeMachine::plan_era(Exchange at_least) {
 
 void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
   if (options_.loss_safe) return;
-  if (next_era > std::max(next_era_, era_)) {
-    // Too late for that one: a later one, which all can reach.
-    plan_era(next_era > exchange_ ? next_era : exchange_ + 1 + options_.spread);
+  if (next_era > exchange_) {
+    // Of several the earliest, which all hear of in time too: nobody can put it off by a later one.
+    next_era_ = next_era_ > exchange_ ? std::min(next_era_, next_era) : next_era;
+  } else if (next_era > std::max(next_era_, era_)) {
+    plan_era(exchange_ + 1 + options_.spread);  // too late for that one: one that all can reach
   }
   if (era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
 }
