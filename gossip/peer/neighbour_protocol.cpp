@@ -64,6 +64,10 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
       tags_edges_(algorithm_->counts_on_edges()),
       far_(run.plan.robust.rule, names_),
       left_out_("message", "were left out", names_) {
+  if (start.former) {
+    usual_first_ = std::move(start.former->usual_first);
+    usual_second_ = std::move(start.former->usual_second);
+  }
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
@@ -116,9 +120,12 @@ std::optional<std::span<const float>> NeighbourProtocol::model() const {
 
 std::optional<Handover> NeighbourProtocol::hand_over() {
   STARLING_CHECK(!is_computing());
+  for (UsualDistance* usual : {&usual_first_, &usual_second_}) usual->forget_members();
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
-                  .trained = machine_.state() == ExchangeMachine::State::kWaiting};
+                  .trained = machine_.state() == ExchangeMachine::State::kWaiting,
+                  .usual_first = std::move(usual_first_),
+                  .usual_second = std::move(usual_second_)};
 }
 
 // --- the machine --------------------------------------------------------------------------------

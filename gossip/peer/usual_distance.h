@@ -23,6 +23,8 @@ class UsualDistance {
   // What is taken before anything is usual: of a model that is copied, which may be far from one's
   // own. O(d).
   static bool may_be_of_this_run(std::span<const float> theirs, std::span<const float> own);
+  // The members are others: what is usual of all stays.
+  void forget_members();
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }

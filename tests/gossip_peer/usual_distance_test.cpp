@@ -278,5 +278,24 @@ TEST(UsualDistance, AMemberThatCountsWhatIsNotThereSpoilsNothing) {
   }
 }
 
+// What is far is known from the epoch before, also of the first messages.
+TEST(UsualDistance, AnotherEpochDoesNotForgetIt) {
+  FakeNetwork net(testing::small_network_of_steps(300, "ring", 4), 5);
+  start_and_connect(net);
+  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 50; });
+  net.join_without_starting();
+  std::map<protocol::Member, int> sent;
+  net.falsify = [&](protocol::Member from, SharedBytes data) {
+    if (from != 3 || data.size() == 0 || net.peers[3]->run == &net.run || ++sent[from] > 2) {
+      return data;
+    }
+    const std::vector<float> far(data.size() / sizeof(float), 20);
+    return SharedBytes::own(to_bytes(as_bytes(std::span(far))));
+  };
+  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
+  EXPECT_GE(sent[3], 2);
+  EXPECT_TRUE(says_far(net));
+}
+
 }  // namespace
 }  // namespace starling::gossip
