@@ -308,8 +308,10 @@ void ExchangeMachine::mix() {
   actions_.push_back(std::move(mix));
 }
 
-void ExchangeMachine::handle(const Mixed&) {
+void ExchangeMachine::handle(const Mixed& mixed) {
   STARLING_CHECK(state_ == State::kMixing);
+  // As where it did not come, or comes again.
+  if (mixed.unsettled && next_era_ == 0) plan_era(exchange_ + 1 + options_.spread);
   const bool complete = heard_count_ == expected_count_;
   // The usual time of an exchange is not learned from the first one, which includes the start of
   // the network, nor from one in which nobody was heard or a deadline passed.

@@ -43,7 +43,10 @@ struct Begin {
   bool trained = false;  // the local phase of the first exchange is done already
 };
 struct Trained {};  // answers Train
-struct Mixed {};    // answers Mix
+struct Mixed {      // answers Mix
+  // A neighbour's messages began to be left out of the mixing, or to count again.
+  bool unsettled = false;
+};
 struct MessageReceived {
   Arrival arrival;
 };

@@ -295,6 +295,7 @@ bool NeighbourProtocol::is_usual(Member from, const Message<float>& message) {
 
 void NeighbourProtocol::leave_out(Member from, const std::string& why) {
   if (!left_out_.is_first(from, machine_.exchange())) return;
+  unsettled_ = true;
   host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
@@ -317,6 +318,7 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
         messages_.push_back(*read_message);
         message = &messages_.back();
         if (auto line = left_out_.ended(from, machine_.exchange())) {
+          unsettled_ = true;
           host_.say(LogLevel::kWarning, std::move(*line));
         }
       }
@@ -337,7 +339,7 @@ void NeighbourProtocol::mixed() {
   arrivals_.clear();
   fresh_ = true;
   take_postponed();
-  on(exchange::Mixed{});
+  on(exchange::Mixed{.unsettled = std::exchange(unsettled_, false)});
   look();
 }
 

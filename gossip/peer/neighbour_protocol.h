@@ -102,6 +102,7 @@ class NeighbourProtocol final : public ProtocolBase {
   UsualDistance usual_second_;
   FarNeighbours far_;       // under a robust rule, which takes the place of what is usual
   RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
+  bool unsettled_ = false;  // one of these began or ended in the exchange that is being mixed
   std::map<Member, std::uint32_t> incarnations_;     // of the other ends
   std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
 };

@@ -175,6 +175,18 @@ TEST(ExchangeMachine, TheEarliestBeginningIsTheCommonOne) {
   }
 }
 
+// What it brought is missing at one end of the edge, as if it had not come.
+TEST(ExchangeMachine, AfterAMessageThatIsLeftOutAllBeginAnew) {
+  for (const bool unsettled : {false, true}) {
+    SharedStateMachine of;
+    of.came(1, 0);
+    of.came(4, 0);
+    EXPECT_EQ(of.announced(), 0U);
+    of.machine->on(Mixed{.unsettled = unsettled}, TimePoint{});
+    EXPECT_EQ(of.announced(), unsettled ? 3U : 0U);
+  }
+}
+
 // Who is waited for long is named: at first, and then ever more seldom.
 TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
