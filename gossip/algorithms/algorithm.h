@@ -52,6 +52,7 @@ struct Links {
   double self_weight = 1;                         // W_ii
   std::span<const topologies::Weight> senders;    // W_ij, ascending by node
   std::span<const topologies::Weight> receivers;  // W_ji, ascending by node
+  std::span<const Node> absent = {};              // ascending: what they are sent does not come
 };
 
 // What a node sends at one mixing: a view of the sender's own state, valid until its conclude().
@@ -149,6 +150,9 @@ class Algorithm {
   // Whether encoded bytes of the right number, from that sender, can be absorbed: what a stranger's
   // hand may have written is asked about first.
   virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
+  // The same of a message's scalar: whether a sender that does not lie can have such a weight or
+  // count.
+  virtual bool can_weigh(double) const { return true; }
   // What an encoded message of that sender would bring. None where messages are not encoded.
   // Requires: can_read(); between adapt() and conclude().
   virtual std::optional<Unpacked<T>> unpack(Node, const Message<T>&) const { return std::nullopt; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "gossip/algorithms/make_algorithm.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -12,8 +14,8 @@ constexpr double kMostStretch = 8;  // of a local step, in z
 }  // namespace
 
 template <class T>
-LossySgp<T>::LossySgp(std::span<const T> model)
-    : ledger_(model.size()), z_(model.begin(), model.end()), update_(model.size()) {
+LossySgp<T>::LossySgp(Node members, std::span<const T> model)
+    : ledger_(model.size(), members), z_(model.begin(), model.end()), update_(model.size()) {
   ledger_.reset(model);
 }
 
@@ -33,8 +35,10 @@ void LossySgp<T>::push(const Links& links) {
   messages_.clear();
   double left = 1;  // of the mass before the first push
   for (const topologies::Weight& receiver : links.receivers) {
-    messages_.push_back({.packed = ledger_.push(receiver.node, receiver.weight / left)});
-    left -= receiver.weight;
+    const bool is_there = !std::ranges::binary_search(links.absent, receiver.node);
+    const double share = is_there ? receiver.weight : 0;
+    messages_.push_back({.packed = ledger_.push(receiver.node, share / left)});
+    left -= share;
   }
   for (const topologies::Weight& sender : links.senders) ledger_.open(sender.node);
 }
@@ -67,11 +71,11 @@ void LossySgp<T>::restart(std::span<const T> model) {
 }
 
 template <class T>
-void LossySgp<T>::regroup(const Plan&, const Links& links, const LocalPhase* trained) {
+void LossySgp<T>::regroup(const Plan& plan, const Links& links, const LocalPhase* trained) {
   if (trained != nullptr) {
     for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update_[i];
   }
-  ledger_ = MassLedger(z_.size());
+  ledger_ = MassLedger(z_.size(), plan.nodes);
   ledger_.reset<T>(z_);
   if (trained != nullptr) push(links);
 }

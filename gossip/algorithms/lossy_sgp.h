@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient push (sgp.h) where messages get lost: x and w live in a MassLedger, so that
-// no mass is lost with a message, only late. Every receiver gets its edge's own total.
+// no mass is lost with a message, only late. Every receiver gets its edge's own total. The share of
+// a receiver that is absent stays here: on its edge, mass would add up and never come back.
 // Deviation: x <- x + min(1, 8 w) u. Where nothing came for long w is small, and z would run away
 // by u / w a step. Bytes a message: 8 (d + 1), twice those of sgp.
 #pragma once
@@ -13,7 +14,7 @@ namespace starling::gossip {
 template <class T>
 class LossySgp final : public Algorithm<T> {
  public:
-  explicit LossySgp(std::span<const T> model);
+  LossySgp(Node members, std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;

@@ -85,7 +85,8 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
     if (const OwnAlgorithm* own = own_of(o)) return own->make(plan, node, model);
   }
   if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", r, model);
-  if (o.name == "sgp") return plan.lossy ? make<T, LossySgp<T>>(model) : make<T, Sgp<T>>(model);
+  if (o.name == "sgp" && plan.lossy) return make<T, LossySgp<T>>(plan.nodes, model);
+  if (o.name == "sgp") return make<T, Sgp<T>>(plan.nodes, model);
   if (o.name == "gradient-tracking") return make<T, GradientTracking<T>>(model);
   if (o.name == "choco") return make<T, Choco<T>>(o, plan.seed, node, model);
   if (o.name == "d2") return make<T, D2<T>>(model);
@@ -109,7 +110,7 @@ std::unique_ptr<AsyncAlgorithm<T>> make_async_algorithm(const Plan& plan, Node n
     return std::make_unique<AdPsgd<T>>(plan.active.at(node) != 0, model);
   }
   STARLING_CHECK(plan.options.name == "push-sum");
-  return std::make_unique<PushSum<T>>(plan.lossy, model);
+  return std::make_unique<PushSum<T>>(plan.lossy, plan.nodes, model);
 }
 
 #define STARLING_INSTANTIATE(T)                                                                 \

@@ -71,6 +71,7 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
   const Fixed* const before =
       edge == pulled_.end() || edge->second.empty() ? nullptr : edge->second.data();
   constexpr Fixed kBound = static_cast<Fixed>(kLargest) * kOne;
+  constexpr Fixed kHeld = kBound / 2;
   bool within = true;
   bool changes = false;  // but for the weight
   Fixed change = 0;
@@ -79,10 +80,11 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
     std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
     changes |= change != 0;
     change = now - (before == nullptr ? 0 : before[i]);
-    within &= change + kBound < 2 * kBound;
+    within &= change + kBound < 2 * kBound && mass_[i] + change + kHeld < 2 * kHeld;
   }
   const Fixed weight = change;  // the last
-  return within && weight < kBound && (weight > 0 || !changes);
+  const double most = kWeightTimes * members_;
+  return within && weight < kBound && value(weight) <= most && (weight > 0 || !changes);
 }
 
 void MassLedger::forget(Node other) {

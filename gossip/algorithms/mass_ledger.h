@@ -26,13 +26,20 @@ class MassLedger {
   // what it would push tells nothing.
   static constexpr double kLeastWeight = 0x1p-16;
 
+  // What an honest member can push at once, as a multiple of the weight that all begin with: all
+  // that there is, and what restarts have made.
+  static constexpr double kWeightTimes = 4;
+
   // Of an edge's total on the wire.
   static constexpr std::uint64_t total_bytes(std::uint64_t size) {
     return (size + 1) * sizeof(Fixed);
   }
 
-  // w = 1 and x = 0.
-  explicit MassLedger(std::size_t size) : mass_(size + 1) { mass_.back() = kOne; }
+  // w = 1 and x = 0. `members` begin with a weight of 1 each.
+  explicit MassLedger(std::size_t size, Node members = kMembersMax)
+      : mass_(size + 1), members_(members) {
+    mass_.back() = kOne;
+  }
 
   // w = 1, x = model; what is on the edges stays theirs.
   template <class T>
@@ -48,8 +55,9 @@ class MassLedger {
   void open(Node from);
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
-  // Whether an honest other end can have pushed so much: no less weight than before, nothing
-  // without weight, and no element that has changed by 2^20. O(d).
+  // Whether an honest other end can have pushed so much: no less weight than before and not more
+  // than kWeightTimes the members, nothing without weight, and no element that would come to 2^19,
+  // beyond which the next local steps might leave what can be held. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>
@@ -74,9 +82,11 @@ class MassLedger {
  private:
   using Totals = linalg::NodeVector<Fixed>;
   static constexpr Fixed kOne = Fixed{1} << 40;
+  static constexpr Node kMembersMax = 1 << 16;
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 
   Totals mass_;  // x, then w
+  Node members_;
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
   bool overflowed_ = false;

@@ -7,8 +7,9 @@
 
 namespace starling::gossip {
 template <class T>
-PushSum<T>::PushSum(bool lossy, std::span<const T> model) : z_(model.begin(), model.end()) {
-  if (lossy) ledger_.emplace(model.size()).reset(model);
+PushSum<T>::PushSum(bool lossy, Node members, std::span<const T> model)
+    : members_(members), z_(model.begin(), model.end()) {
+  if (lossy) ledger_.emplace(model.size(), members).reset(model);
 }
 
 template <class T>

@@ -20,7 +20,7 @@ namespace starling::gossip {
 template <class T>
 class PushSum final : public AsyncAlgorithm<T> {
  public:
-  PushSum(bool lossy, std::span<const T> model);
+  PushSum(bool lossy, Node members, std::span<const T> model);
 
   std::span<const T> model() const override { return z_; }
   // A node with next to no mass (2^-16) keeps it until some comes.
@@ -29,6 +29,9 @@ class PushSum final : public AsyncAlgorithm<T> {
   // Messages of one sender may overtake each other.
   std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) override;
   bool can_read(Node from, std::span<const std::byte> packed) const override;
+  bool can_weigh(double weight) const override {
+    return ledger_ || (weight > 0 && weight <= MassLedger::kWeightTimes * members_);
+  }
   std::optional<Unpacked<T>> unpack(Node from, const AsyncMessage<T>& message) const override;
   bool waiting() const override { return false; }
   void unanswered() override {}
@@ -49,6 +52,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   std::vector<AsyncSend<T>> push(const Links& links);
   std::vector<AsyncSend<T>> push_totals(const Links& links);
 
+  Node members_;
   Vector<T> z_;
   double weight_ = 1;                               // without a ledger
   std::optional<MassLedger> ledger_;                // holds (x, w) where messages are lost

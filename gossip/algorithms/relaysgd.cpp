@@ -49,7 +49,9 @@ void RelaySgd<T>::prepare(const Links& links) {
   for (const Neighbour& from : neighbours_) total += from.count;
   for_parts({0, x_.size()}, [&](Columns part) { relay(part, total); });
   for (Neighbour& to : neighbours_) {
-    to.message = {.first = to.sent, .scalar = total - to.count, .has_scalar = true};
+    // Whoever counts more nodes than there are must not make this one pass on what none can have.
+    const double count = std::min(total - to.count, std::max(nodes_ - 1.0, 1.0));
+    to.message = {.first = to.sent, .scalar = count, .has_scalar = true};
   }
 }
 
@@ -61,11 +63,16 @@ const Message<T>& RelaySgd<T>::message(std::size_t receiver) const {
 template <class T>
 void RelaySgd<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
   STARLING_CHECK(inbox.size() == neighbours_.size());
+  double total = 1;  // at most the nodes, unless somebody lies
+  for (const Received<T>& received : inbox) {
+    if (received.message != nullptr) total += received.message->scalar;
+  }
+  const double whole = std::max<double>(nodes_, total);
   MixTerms<T>& terms = terms_of<T>({});
   for (std::size_t k = 0; k < inbox.size(); ++k) {
     const Message<T>* const message = inbox[k].message;
     if (message == nullptr) continue;
-    terms.add(message->first.data(), message->scalar / nodes_);
+    terms.add(message->first.data(), message->scalar / whole);
     std::copy(message->first.data() + columns.begin, message->first.data() + columns.end,
               neighbours_[k].came.data() + columns.begin);
   }

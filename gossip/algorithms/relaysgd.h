@@ -6,6 +6,7 @@
 // Bytes a message: 4 d + 8.
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "gossip/algorithms/mixer.h"
@@ -26,6 +27,10 @@ class RelaySgd final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }
+  // A count is of nodes beyond the sender, and the sender.
+  bool can_weigh(double count) const override {
+    return count >= 1 && count < nodes_ && count == std::floor(count);
+  }
   // Only the model outlives a process: sums that neighbours sent count in their next messages.
   void restart(std::span<const T> model) override;
   bool archive(Archive& state) override;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gossip/algorithms/make_algorithm.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -62,7 +64,8 @@ void Sgp<T>::restart(std::span<const T> model) {
 }
 
 template <class T>
-void Sgp<T>::regroup(const Plan&, const Links&, const LocalPhase* trained) {
+void Sgp<T>::regroup(const Plan& plan, const Links&, const LocalPhase* trained) {
+  members_ = plan.nodes;
   if (trained != nullptr && weight_ != 1) stretch<T>(z_, next_, weight_);  // as u of weight 1
   weight_ = 1;
   message_.scalar = 1;

@@ -5,6 +5,7 @@
 // 4 d + 8. Where messages are lost: lossy_sgp.h.
 #pragma once
 
+#include "gossip/algorithms/mass_ledger.h"
 #include "gossip/algorithms/mixer.h"
 
 namespace starling::gossip {
@@ -14,7 +15,8 @@ namespace starling::gossip {
 template <class T>
 class Sgp final : public Algorithm<T> {
  public:
-  explicit Sgp(std::span<const T> model) : z_(model.begin(), model.end()), next_(model.size()) {}
+  Sgp(Node members, std::span<const T> model)
+      : members_(members), z_(model.begin(), model.end()), next_(model.size()) {}
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
@@ -22,6 +24,9 @@ class Sgp final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return z_; }
+  bool can_weigh(double weight) const override {
+    return weight > 0 && weight <= MassLedger::kWeightTimes * members_;
+  }
   void restart(std::span<const T> model) override;
   bool archive(Archive& state) override {
     state.elements(std::span(z_));
@@ -34,6 +39,7 @@ class Sgp final : public Algorithm<T> {
   void visit_state(StateVisitor& state) override { state.visit("weight", weight_); }
 
  private:
+  Node members_;
   Vector<T> z_;
   Vector<T> next_;
   double weight_ = 1;

@@ -24,6 +24,9 @@ namespace {
 constexpr Exchange kFarFactor = 4;
 constexpr Exchange kFarSlack = 8;
 constexpr std::size_t kAsyncDonorsMax = 4;
+// Requests of one neighbour that are answered between two local phases: each gives it this model
+// and pulls half way to its own. Whoever trains faster asks more than once.
+constexpr int kRequestsMax = 16;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 
@@ -53,6 +56,7 @@ AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& lo
       limits_(patience),
       incarnation_(start.incarnation),
       total_(phases_of(run.options)),
+      graph_(neighbours_of(*run.topology, self_, 0)),
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
       quorum_(names_.size(), host.now(), start.support),
@@ -208,6 +212,7 @@ bool AsynchronousProtocol::somebody_trains() const {
 // Along the edges of now, a real peer's now being its own phases, to those who are there: what the
 // others would get stays here.
 void AsynchronousProtocol::mix(std::span<const float> update) {
+  requests_.clear();
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
@@ -276,6 +281,11 @@ Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& tran
   const bool is_empty = pair->floats == 0 && pair->packed == 0 && pair->number == 0;
   const bool is_vector = pair->floats == size && pair->packed == 0;
   const bool is_mass = pair->floats == 0 && pair->packed == MassLedger::total_bytes(size);
+  const bool is_neighbour =
+      run_.topology->period() == 0 || std::ranges::binary_search(graph_, from);
+  if (!is_empty && !is_neighbour) {
+    return rejected("not-wanted", fmt::format("{} is no neighbour", names_[from]));
+  }
   if (is_empty || is_vector || is_mass) return {};
   return rejected("wrong-vectors",
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
@@ -330,7 +340,9 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
     return ignore(from, fmt::format("{} sent what is not a number: ignored", names_[from]));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
-  if (!packed.empty() && !algorithm_->can_read(from, packed)) {
+  const bool is_plausible = (packed.empty() || algorithm_->can_read(from, packed)) &&
+                            (!pair.scalar || algorithm_->can_weigh(*pair.scalar));
+  if (!is_plausible) {
     return ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
                                     run_.plan.traits.name));
   }
@@ -340,6 +352,11 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
                                     .packed = {packed.begin(), packed.end()},
                                     .scalar = pair.scalar.value_or(0),
                                     .has_scalar = pair.scalar.has_value()};
+  if (pair.kind == PairMessage::Kind::kRequest && ++requests_[from] > kRequestsMax) {
+    return ignore(from, fmt::format("{} asks for this peer's model more than {} times in a local "
+                                    "phase: not answered",
+                                    names_[from], kRequestsMax));
+  }
   if (!is_usual(from, message)) return;
   if (auto line = left_out_.ended(from, phases_)) {
     host_.say(LogLevel::kWarning, std::move(*line));

@@ -96,7 +96,8 @@ class AsynchronousProtocol final : public ProtocolBase {
   const std::set<Member> absent_;
   const ProtocolPatience limits_;
   const std::uint32_t incarnation_;
-  const Exchange total_;  // phases of the run
+  const Exchange total_;             // phases of the run
+  const std::vector<Member> graph_;  // its neighbours, at any step, where graphs are not drawn anew
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
   Quorum quorum_;
@@ -108,6 +109,7 @@ class AsynchronousProtocol final : public ProtocolBase {
   Exchange phases_;         // done
   std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
   std::map<Member, Neighbour> neighbours_;
+  std::map<Member, int> requests_;  // that came since the last phase ended
   Duration work_{};                 // of the last phase
   Member asked_ = 0;                // for a reply
   TimePoint asked_at_{};            // when that was

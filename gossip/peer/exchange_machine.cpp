@@ -207,6 +207,13 @@ bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {
   return !neighbour.down_since || now_ < *neighbour.down_since + options_.link_grace;
 }
 
+bool ExchangeMachine::is_away(Member member) const {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end()) return false;  // it may be starting as we are
+  const Neighbour& neighbour = found->second;
+  return neighbour.missed || !neighbour.reachable || !is_linked(neighbour);
+}
+
 bool ExchangeMachine::awaits(Member member) const {
   const auto found = neighbours_.find(member);
   if (found == neighbours_.end()) return true;
@@ -321,8 +328,10 @@ void ExchangeMachine::mix() {
   actions_.push_back(std::move(mix));
 }
 
-void ExchangeMachine::handle(const Mixed&) {
+void ExchangeMachine::handle(const Mixed& mixed) {
   STARLING_CHECK(state_ == State::kMixing);
+  // As where it did not come, or comes again.
+  if (mixed.unsettled && next_era_ == 0) plan_era(exchange_ + 1 + options_.spread);
   const bool complete = heard_count_ == expected_count_;
   // The usual time of an exchange is not learned from the first one, which includes the start of
   // the network, nor from one in which nobody was heard or a deadline passed.
@@ -494,8 +503,7 @@ void ExchangeMachine::go_to(Exchange target) {
   if (options_.loss_safe) return;
   // What is shared along the edges no longer fits: alone until the next common beginning.
   era_ = 0;
-  next_era_ = static_cast<std::uint32_t>(target);
-  hear_era(0, static_cast<std::uint32_t>(target + 1 + options_.spread));
+  next_era_ = static_cast<std::uint32_t>(target + 1 + options_.spread);
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
@@ -575,8 +583,9 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  // A beginning is planned for when all have heard of it; a later one would keep all from any.
-  const Exchange planned_until = arrival.message.exchange + 2 * (options_.spread + 1);
+  // A beginning is planned for when all have heard of it, and who plans it is ahead by the spread
+  // at most; a later one would keep all from any. Whoever is further ahead will be followed.
+  const Exchange planned_until = exchange_ + 3 * (options_.spread + 1);
   if (arrival.message.next_era <= planned_until) {
     hear_era(arrival.message.era, arrival.message.next_era);
   }
@@ -713,9 +722,11 @@ void ExchangeMachine::plan_era(Exchange at_least) {
 
 void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
   if (options_.loss_safe) return;
-  if (next_era > std::max(next_era_, era_)) {
-    // Too late for that one: a later one, which all can reach.
-    plan_era(next_era > exchange_ ? next_era : exchange_ + 1 + options_.spread);
+  if (next_era > exchange_) {
+    // Of several the earliest, which all hear of in time too: nobody can put it off by a later one.
+    next_era_ = next_era_ > exchange_ ? std::min(next_era_, next_era) : next_era;
+  } else if (next_era > std::max(next_era_, era_)) {
+    plan_era(exchange_ + 1 + options_.spread);  // too late for that one: one that all can reach
   }
   if (era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
 }

@@ -43,7 +43,10 @@ struct Begin {
   bool trained = false;  // the local phase of the first exchange is done already
 };
 struct Trained {};  // answers Train
-struct Mixed {};    // answers Mix
+struct Mixed {      // answers Mix
+  // A neighbour's messages began to be left out of the mixing, or to count again.
+  bool unsettled = false;
+};
 struct MessageReceived {
   Arrival arrival;
 };
@@ -190,6 +193,8 @@ class ExchangeMachine {
   protocol::Support support(TimePoint now) const { return quorum_.support(now); }
   // Whether this message may still be of use, so that nothing is stored for liars.
   bool wants(exchange::Member from, exchange::Exchange exchange) const;
+  // Whether it has no link or is not reachable, or gave no sign of life for too long.
+  bool is_away(exchange::Member member) const;
   // Messages to others, and what became of those to this peer, so far.
   const Traffic& traffic() const { return traffic_; }
 

@@ -64,6 +64,10 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
       tags_edges_(algorithm_->counts_on_edges()),
       far_(run.plan.robust.rule, names_),
       left_out_("message", "were left out", names_) {
+  if (start.former) {
+    usual_first_ = std::move(start.former->usual_first);
+    usual_second_ = std::move(start.former->usual_second);
+  }
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
@@ -72,6 +76,7 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
 void NeighbourProtocol::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
   if (!continues_) return on(exchange::Begin{});
+  find_away();
   compute([this] { regroup(); },
           [this] {
             take_postponed();
@@ -115,9 +120,12 @@ std::optional<std::span<const float>> NeighbourProtocol::model() const {
 
 std::optional<Handover> NeighbourProtocol::hand_over() {
   STARLING_CHECK(!is_computing());
+  for (UsualDistance* usual : {&usual_first_, &usual_second_}) usual->forget_members();
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
-                  .trained = machine_.state() == ExchangeMachine::State::kWaiting};
+                  .trained = machine_.state() == ExchangeMachine::State::kWaiting,
+                  .usual_first = std::move(usual_first_),
+                  .usual_second = std::move(usual_second_)};
 }
 
 // --- the machine --------------------------------------------------------------------------------
@@ -138,7 +146,14 @@ void NeighbourProtocol::on(exchange::Event event) {
 
 Links NeighbourProtocol::links() const {
   const topologies::MixingMatrix& matrix = machine_.matrix();
-  return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
+  return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_), away_};
+}
+
+void NeighbourProtocol::find_away() {
+  away_.clear();
+  for (const topologies::Weight& receiver : machine_.matrix().receivers(self_)) {
+    if (machine_.is_away(receiver.node)) away_.push_back(receiver.node);
+  }
 }
 
 void NeighbourProtocol::forget_sent() {
@@ -154,6 +169,7 @@ void NeighbourProtocol::perform(exchange::Train& train) {
   if (host_.is_leaving()) return;
   forget_sent();
   packed_.clear();
+  find_away();
   const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
   ProtocolBase::train(
@@ -249,6 +265,7 @@ std::optional<Message<float>> NeighbourProtocol::read(Member from,
   // A robust rule judges all values itself, as in the simulation.
   const bool fit_to_mix = run_.plan.robust.is_on() || is_finite(all);
   if (!alike || !fit_to_mix || !algorithm_->can_read(from, packed)) return std::nullopt;
+  if (message.scalar && !algorithm_->can_weigh(*message.scalar)) return std::nullopt;
   return Message<float>{.first = all.first(message.first),
                         .second = all.subspan(message.first),
                         .packed = packed,
@@ -278,6 +295,7 @@ bool NeighbourProtocol::is_usual(Member from, const Message<float>& message) {
 
 void NeighbourProtocol::leave_out(Member from, const std::string& why) {
   if (!left_out_.is_first(from, machine_.exchange())) return;
+  unsettled_ = true;
   host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
@@ -300,6 +318,7 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
         messages_.push_back(*read_message);
         message = &messages_.back();
         if (auto line = left_out_.ended(from, machine_.exchange())) {
+          unsettled_ = true;
           host_.say(LogLevel::kWarning, std::move(*line));
         }
       }
@@ -320,7 +339,7 @@ void NeighbourProtocol::mixed() {
   arrivals_.clear();
   fresh_ = true;
   take_postponed();
-  on(exchange::Mixed{});
+  on(exchange::Mixed{.unsettled = std::exchange(unsettled_, false)});
   look();
 }
 

@@ -65,6 +65,7 @@ class NeighbourProtocol final : public ProtocolBase {
   void mixed();
   void look();
   void forget_sent();
+  void find_away();
   Links links() const;
   const Packed& packed(std::size_t place);
   void introduce(Member to);
@@ -93,6 +94,7 @@ class NeighbourProtocol final : public ProtocolBase {
   bool fresh_ = false;                         // a mixed model that the host has not looked at
   std::map<std::size_t, Packed> packed_;       // of this exchange, by place
   std::map<Member, std::deque<Packed>> sent_;  // to each, what it may still lack
+  std::vector<Member> away_;                   // receivers, when this exchange began; ascending
   std::vector<exchange::Arrival> arrivals_;    // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;
@@ -100,6 +102,7 @@ class NeighbourProtocol final : public ProtocolBase {
   UsualDistance usual_second_;
   FarNeighbours far_;       // under a robust rule, which takes the place of what is usual
   RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
+  bool unsettled_ = false;  // one of these began or ended in the exchange that is being mixed
   std::map<Member, std::uint32_t> incarnations_;     // of the other ends
   std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
 };

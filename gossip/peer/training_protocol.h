@@ -17,6 +17,7 @@
 #include "core/protocol/messages.h"
 #include "gossip/algorithms/algorithm.h"
 #include "gossip/peer/transfer_flow.h"
+#include "gossip/peer/usual_distance.h"
 #include "gossip/training/traffic.h"
 
 namespace starling::collective {
@@ -80,6 +81,9 @@ struct Handover {
   // Of an all-reduce, and the members that it is of: what the exchange before ended with.
   std::shared_ptr<const collective::BackedMean> mean = {};
   std::vector<std::string> names = {};
+  // Among neighbours: how far from this peer's own others' vectors are.
+  UsualDistance usual_first = {};
+  UsualDistance usual_second = {};
 };
 
 class TrainingProtocol {

@@ -63,4 +63,9 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
   return true;
 }
 
+void UsualDistance::forget_members() {
+  by_sender_.clear();
+  suspect_.reset();
+}
+
 }  // namespace starling::gossip

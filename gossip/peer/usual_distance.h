@@ -26,6 +26,8 @@ class UsualDistance {
   enum class Copied { kNear, kSuspect, kRefused };
   static Copied judge_copied(std::span<const float> theirs, std::span<const float> own,
                              protocol::Exchange ours);
+  // The members are others: what is usual of all stays.
+  void forget_members();
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }

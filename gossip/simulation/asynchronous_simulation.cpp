@@ -86,12 +86,12 @@ Links AsynchronousSimulation::open_links(Node node) {
   Links open = links(node);
   open_receivers_.clear();
   if (nodes_[node].uplink_free <= now()) {
-    std::ranges::copy_if(open.receivers, std::back_inserter(open_receivers_),
-                         [&](const topologies::Weight& receiver) {
-                           return !queues_.busy(node, receiver.node, now()) &&
-                                  nodes_[receiver.node].queued <
-                                      matrix_->senders(receiver.node).size();
-                         });
+    std::ranges::copy_if(
+        open.receivers, std::back_inserter(open_receivers_),
+        [&](const topologies::Weight& receiver) {
+          return nodes_[receiver.node].present && !queues_.busy(node, receiver.node, now()) &&
+                 nodes_[receiver.node].queued < matrix_->senders(receiver.node).size();
+        });
   }
   open.receivers = open_receivers_;
   return open;

@@ -110,8 +110,9 @@ class AsynchronousSimulation final : public NetworkSimulation {
   // The edges of now: the topology's step advances as the mean node does.
   Links links(Node node);
   // Those of them that can take a message: none while the node's own link is busy, no receiver
-  // behind a link that is, and none at whose link as many messages wait as it has senders. So no
-  // queue grows beyond that, and what is not sent now is part of what is sent next.
+  // that is away or behind a link that is busy, and none at whose link as many messages wait as it
+  // has senders. So no queue grows beyond that, and what is not sent now is part of what is sent
+  // next.
   Links open_links(Node node);
   std::optional<Node> donor(Node node);
 

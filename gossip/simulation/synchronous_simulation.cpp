@@ -60,7 +60,7 @@ SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, Compu
 
 Links SynchronousSimulation::links(const topologies::MixingMatrix* matrix, Node node) const {
   if (matrix == nullptr) return {.node = node};
-  return {node, matrix->self(node), matrix->senders(node), matrix->receivers(node)};
+  return {node, matrix->self(node), matrix->senders(node), matrix->receivers(node), absent_};
 }
 
 template <class Body>
@@ -92,6 +92,10 @@ Result<void> SynchronousSimulation::exchange(int steps) {
     return {};
   }
   in_vain_ = 0;
+  absent_.clear();
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (!clock_.present(node)) absent_.push_back(node);
+  }
   const auto matrix = experiment_.topology ? experiment_.topology->at(exchanges_) : nullptr;
   if (experiment_.plan.group > 0) draw_groups();
   welcome_returning(matrix.get());

@@ -67,6 +67,7 @@ class SynchronousSimulation final : public NetworkSimulation {
   StepClock clock_;
   Attack attack_;
   std::vector<std::vector<LateMessage>> late_;  // [nodes] of the receivers
+  std::vector<Node> absent_;                    // in this exchange, ascending
   Totals totals_;
   std::uint64_t exchanges_ = 0;
   std::uint64_t in_vain_ = 0;  // steps that nobody has done, since the last that somebody has

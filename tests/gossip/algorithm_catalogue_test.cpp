@@ -28,7 +28,7 @@ class Catalogue : public ::testing::Test {
     pairs.traits.pattern = Pattern::kPairs;
     pairs.sums = Sums::kColumns;
     pairs.make_async = [](const Plan& plan, Node, std::span<const float> model) {
-      return std::make_unique<PushSum<float>>(plan.lossy, model);
+      return std::make_unique<PushSum<float>>(plan.lossy, plan.nodes, model);
     };
     own_.add("pairs", pairs);
   }

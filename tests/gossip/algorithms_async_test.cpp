@@ -385,7 +385,7 @@ TEST(PushSum, IsBiasedWhereColumnsAloneSumToOneAsItsRefusalSays) {
 
 TEST(PushSum, SharesOneMessageAmongReceiversOfEqualShares) {
   const Row model(kSize, 1);
-  PushSum<float> node(false, std::vector<float>(kSize, 1));
+  PushSum<float> node(false, 8, std::vector<float>(kSize, 1));
   Rng rng({.seed = 1});
   const Mesh mesh = exponential(kNodes);
   const auto sends = node.trained(std::vector<float>(kSize), mesh.links(0), rng);
@@ -400,7 +400,7 @@ TEST(PushSum, SharesOneMessageAmongReceiversOfEqualShares) {
 
 TEST(PushSum, ANodeThatHearsNothingKeepsTheRestOfItsMass) {
   for (const bool lossy : {false, true}) {
-    PushSum<double> node(lossy, Row(kSize, 1));
+    PushSum<double> node(lossy, 8, Row(kSize, 1));
     Rng rng({.seed = 1});
     const Mesh mesh = exponential(kNodes);
     for (int t = 0; t < 200; ++t) {

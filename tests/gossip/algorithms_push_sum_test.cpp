@@ -159,6 +159,22 @@ TEST(LossySgp, ANodeThatHearsNothingForLongDoesNotRunAway) {
   EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
 }
 
+TEST(LossySgp, KeepsTheShareOfWhoIsAbsent) {
+  const Quadratics problem(kNodes, kSize);
+  QuadraticTraining<double> training(problem, 0, 0);
+  LossySgp<double> node(kNodes, Row(kSize, 1));
+  const Mesh mesh = exponential(kNodes);
+  Links links = mesh.links(0);
+  const std::vector<Node> absent{links.receivers[1].node};
+  links.absent = absent;
+  ASSERT_TRUE(node.adapt(training, {}, links));
+  for (const topologies::Weight& receiver : links.receivers) {
+    const double pushed = static_cast<double>(node.ledger().pushed(receiver.node).back()) * 0x1p-40;
+    EXPECT_NEAR(pushed, receiver.node == absent[0] ? 0 : receiver.weight, 1e-11) << receiver.node;
+  }
+  EXPECT_NEAR(node.ledger().weight(), links.self_weight + links.receivers[1].weight, 1e-11);
+}
+
 TEST(LossySgp, DoesNotDependOnHowColumnsAreDivided) {
   const Quadratics problem(kNodes, 67);
   const Matrix start = scattered(kNodes, 67);
@@ -182,7 +198,7 @@ TEST(LossySgp, SaysThatItDivergedInsteadOfWrappingAround) {
 TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
   const std::vector<double> model{1, -2, 3};
   MassLedger sender(3);
-  MassLedger receiver(3);
+  MassLedger receiver(3, 2);
   sender.reset(std::span<const double>(model));
   const auto total_of = [](std::span<const std::byte> bytes) {
     std::vector<MassLedger::Fixed> total(bytes.size() / sizeof(MassLedger::Fixed));
@@ -217,6 +233,24 @@ TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
     }
   }
   EXPECT_FALSE(plausible({1, 2, 3}));
+  auto nearly_all = second;
+  nearly_all.back() += MassLedger::Fixed{7} << 40;
+  EXPECT_TRUE(plausible(nearly_all));
+  auto more_than_there_is = second;
+  more_than_there_is.back() += MassLedger::Fixed{8} << 40;
+  EXPECT_FALSE(plausible(more_than_there_is));
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto nearly_too_large_to_hold = second;
+    nearly_too_large_to_hold[i] += (MassLedger::Fixed{1} << 59) + (MassLedger::Fixed{4} << 40);
+    EXPECT_FALSE(plausible(nearly_too_large_to_hold)) << i;
+  }
+}
+
+TEST(Sgp, KnowsWhatWeightNobodyHas) {
+  const std::vector<double> model(kSize, 1);
+  const auto node = make_algorithm<double>(plan_by_hand(kSgp, kNodes, false), 0, std::span(model));
+  for (const double weight : {-1.0, 0.0, 1e30, 33.0}) EXPECT_FALSE(node->can_weigh(weight));
+  for (const double weight : {1e-9, 1.0, 8.0}) EXPECT_TRUE(node->can_weigh(weight));
 }
 
 TEST(Sgp, ARestartedNodeStartsFromTheModelItWasGiven) {

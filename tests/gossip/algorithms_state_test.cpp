@@ -104,11 +104,11 @@ TEST(AlgorithmState, AsynchronousPushSumKeepsItsShare) {
   const std::vector<float> update = {0.5F, 0.25F, -1};
   const std::vector<topologies::Weight> receivers = {{1, 0.25}, {2, 0.25}};
   for (const bool lossy : {false, true}) {
-    PushSum<float> node(lossy, model);
+    PushSum<float> node(lossy, 2, model);
     Rng rng({.seed = 1});
     (void)node.trained(update, {0, 0.5, {}, receivers}, rng);
     EXPECT_DOUBLE_EQ(node.weight(), 0.5);
-    PushSum<float> again(lossy, node.model());
+    PushSum<float> again(lossy, 2, node.model());
     ASSERT_TRUE(restore_state<float>(again, save_state<float>(node)));
     EXPECT_EQ(again.weight(), node.weight());
     EXPECT_TRUE(std::ranges::equal(again.model(), node.model()));

@@ -222,6 +222,25 @@ TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
   }
 }
 
+// What is pushed to a member that is gone would not come back: the others would be left without
+// mass, and without mixing.
+TEST(ProtocolSimulation, OthersMixOnWithoutAMemberThatLeftForGood) {
+  const starling::testing::TemporaryDirectory directory;
+  for (const char* algorithm : {"sgp", "push-sum"}) {
+    auto options = small_network("exponential", 8, algorithm);
+    options.nodes.step_time = std::chrono::milliseconds(10);
+    options.run.steps = 400;
+    options.nodes.presence = (directory.path() / "presence.csv").string();
+    std::ofstream(options.nodes.presence) << "node,joins,leaves\n3,0s,1s\n";
+    for (const auto simulated : {Simulated::kPeers, Simulated::kRecurrence}) {
+      const auto result = run_with(options, simulated);
+      EXPECT_EQ(result.measurements.back().nodes_up, 7U);
+      EXPECT_LT(result.measurements.back().consensus_distance, 0.1)
+          << algorithm << (simulated == Simulated::kPeers ? ", peers" : ", recurrence");
+    }
+  }
+}
+
 // Peers are behind the recurrence by what it takes to make links, so they are given a second more.
 TEST(ProtocolSimulation, ARunThatEndsByVirtualTimeEndsWithThePresentModels) {
   auto options = small_network("ring", 4);

@@ -63,6 +63,48 @@ void flap_links(PeerWorld& world) {
                            [&world] { flap_links(world); });
 }
 
+// --- who may ask --------------------------------------------------------------------------------
+
+// A request with the receiver's own model.
+TransferFlow::Whole request(const FakeNetwork& net, Member from, Member to) {
+  const std::span<const float> model = model_of(net, to);
+  return {{.content = PairMessage{.kind = PairMessage::Kind::kRequest,
+                                  .number = 1,
+                                  .sender_incarnation = from + 1,
+                                  .receiver_incarnation = to + 1,
+                                  .floats = model.size()}},
+          SharedBytes::own(to_bytes(as_bytes(model)))};
+}
+
+TEST(AsynchronousProtocol, OnlyNeighboursAreAnswered) {
+  FakeNetwork net(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"), 1);
+  start_all(net);
+  const auto& training = *net.peers[0]->training;
+  for (const Member from : {1U, 5U}) {
+    EXPECT_TRUE(training.check(from, request(net, from, 0).transfer)) << from;
+  }
+  for (const Member from : {2U, 3U, 4U}) {
+    EXPECT_FALSE(training.check(from, request(net, from, 0).transfer)) << from;
+    const VectorTransfer greeting{.content = PairMessage{.sender_incarnation = from + 1}};
+    EXPECT_TRUE(training.check(from, greeting)) << from;
+  }
+}
+
+// Each answer draws the model half way to the sender's.
+TEST(AsynchronousProtocol, ANeighbourIsAnsweredSixteenTimesBetweenTwoPhases) {
+  FakeNetwork net(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"), 1);
+  start_all(net);
+  int replies = 0;
+  net.on_send = [&](Member, Member, const VectorTransfer& transfer) {
+    replies += pair_of(transfer).kind == PairMessage::Kind::kReply && pair_of(transfer).number > 0;
+  };
+  for (int time = 0; time < 100; ++time) {  // one of the two answers
+    net.peers[0]->training->take(1, request(net, 1, 0));
+    net.peers[1]->training->take(0, request(net, 0, 1));
+  }
+  EXPECT_EQ(replies, 16);
+}
+
 // --- mass ---------------------------------------------------------------------------------------
 
 const AsynchronousProtocol& protocol_of(const PeerWorld& world, std::size_t index) {

@@ -174,6 +174,61 @@ TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
   }
 }
 
+// A machine whose algorithm shares state along the edges of a ring of five, at work in exchange 0.
+struct SharedStateMachine {
+  SharedStateMachine() {
+    ExchangeOptions options;
+    options.loss_safe = false;
+    options.schedule.steps = 2000;
+    options.spread = 2;
+    machine.emplace(options, **topology, 0, std::vector<std::string>(5, "node"), 0, TimePoint{});
+    machine->on(Begin{}, TimePoint{});
+  }
+  void came(Member from, Exchange at, std::uint32_t next_era = 0) {
+    machine->on(MessageReceived{{from, {.exchange = at, .next_era = next_era}, {}, {}}},
+                TimePoint{});
+  }
+  // Ends the local steps. Returns the beginning that is announced.
+  std::uint32_t announced() {
+    for (const Action& action : machine->on(Trained{}, TimePoint{})) {
+      if (const auto* announce = std::get_if<Announce>(&action)) return announce->next_era;
+    }
+    ADD_FAILURE() << "nothing is announced";
+    return 0;
+  }
+  Result<std::unique_ptr<const topologies::Topology>> topology =
+      topologies::Topology::make({.spec = "ring", .nodes = 5});
+  std::optional<ExchangeMachine> machine;
+};
+
+// Else one message would keep this machine from any common beginning until then.
+TEST(ExchangeMachine, NobodyPlansABeginningFarAway) {
+  SharedStateMachine of;
+  of.came(1, 900, 905);
+  EXPECT_EQ(of.announced(), 0U);
+}
+
+TEST(ExchangeMachine, TheEarliestBeginningIsTheCommonOne) {
+  for (const bool earlier_first : {false, true}) {
+    SharedStateMachine of;
+    of.came(1, 0, earlier_first ? 4 : 9);
+    of.came(4, 0, earlier_first ? 9 : 4);
+    EXPECT_EQ(of.announced(), 4U);
+  }
+}
+
+// What it brought is missing at one end of the edge, as if it had not come.
+TEST(ExchangeMachine, AfterAMessageThatIsLeftOutAllBeginAnew) {
+  for (const bool unsettled : {false, true}) {
+    SharedStateMachine of;
+    of.came(1, 0);
+    of.came(4, 0);
+    EXPECT_EQ(of.announced(), 0U);
+    of.machine->on(Mixed{.unsettled = unsettled}, TimePoint{});
+    EXPECT_EQ(of.announced(), unsettled ? 3U : 0U);
+  }
+}
+
 // Who is waited for long is named: at first, and then ever more seldom.
 TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});

@@ -277,11 +277,11 @@ std::vector<double> mean_of_initial(const PeerWorld& world) {
 }
 
 // Mixing has kept them together: nobody is further from the mean model than this part of its norm.
-// Twice what 300 seeds came to; of sgp, whose steps a small weight stretches, three times. Who came
+// Twice what 300 seeds came to. Who came
 // to the last exchange cut off, and heard nobody there, holds what it learned alone.
 void expect_consensus(const PeerWorld& world, const std::vector<std::size_t>& members) {
   const std::string_view algorithm = world.experiment.options.algorithm.name;
-  const double most = algorithm == "sgp" ? 2 : 0.7;
+  constexpr double kMost = 0.7;
   const bool in_step = algorithm != "push-sum" && algorithm != "ad-psgd";
   std::vector<std::size_t> together;
   for (const std::size_t i : members) {
@@ -299,7 +299,7 @@ void expect_consensus(const PeerWorld& world, const std::vector<std::size_t>& me
       const double away = static_cast<double>(model[at]) - mean[at];
       squares += away * away;
     }
-    EXPECT_LE(std::sqrt(squares), most * norm) << world.peers[i]->name << world.status();
+    EXPECT_LE(std::sqrt(squares), kMost * norm) << world.peers[i]->name << world.status();
   }
 }
 
