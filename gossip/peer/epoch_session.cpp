@@ -126,6 +126,12 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   return rejected("not-wanted", "these columns were not asked for");
 }
 
+void EpochSession::transfer_begun(Member from, const VectorTransfer& transfer, TimePoint now) {
+  now_ = now;
+  const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
+  if (columns != nullptr && copy_ && transfer.epoch == epoch_) copy_->begun(from, *columns, now_);
+}
+
 void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
@@ -144,9 +150,10 @@ void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
 
 // --- a model that is taken over, or given -------------------------------------------------------
 
-void EpochSession::copy_model(std::vector<Member> donors, std::optional<Duration> patience) {
+void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience patience) {
   copy_.emplace(std::move(donors), run_.initial.size(),
-                std::min(patience.value_or(copy_patience_), copy_patience_));
+                ModelCopy::Patience{.silent = std::min(patience.silent, copy_patience_),
+                                    .sending = std::min(patience.sending, copy_patience_)});
   answer_asks();
   continue_copy();
 }
@@ -363,6 +370,9 @@ void EpochSession::perform(const std::vector<membership::Action>& actions) {
       say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
                                         reachable ? "reachable" : "not reachable"));
       training_->reach(changed->member, reachable);
+      if (!copy_ || reachable) continue;
+      copy_->lose(changed->member);
+      continue_copy();
     }
   }
 }
