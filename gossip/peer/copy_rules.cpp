@@ -16,11 +16,18 @@ void CopyRules::greeted(protocol::Member member, const protocol::PeerHello& hell
   account_of(member).must_catch_up = !hello.begun || hello.support.minority || is_behind;
 }
 
+void CopyRules::heard(protocol::Member member, protocol::Exchange exchange,
+                      protocol::Exchange ours) {
+  account_of(member).is_with_us = exchange + options_.lag >= ours;
+}
+
+void CopyRules::link_lost(protocol::Member member) { account_of(member).is_with_us = false; }
+
 bool CopyRules::give(protocol::Member member, bool is_neighbour,
                      const protocol::ColumnsAsk& columns, std::uint64_t size, TimePoint now) {
   if (columns.end > size || columns.begin >= columns.end) return false;
   Account& account = account_of(member);
-  if (!is_neighbour && !account.must_catch_up) return false;
+  if (!is_neighbour && (!account.must_catch_up || account.is_with_us)) return false;
   const double earned = to_seconds(now - account.at) / to_seconds(options_.model_every);
   account.models = std::min(options_.models_at_once, account.models + earned);
   account.at = now;

@@ -92,6 +92,7 @@ void EpochSession::heard(Member member) {
 void EpochSession::link_lost(Member member, TimePoint now) {
   now_ = now;
   unsent_.erase(member);
+  copies_.link_lost(member);
   training_->link_lost(member);
   if (copy_) copy_->lose(member);
   std::erase_if(asks_, [&](const Ask& ask) { return ask.from == member; });
@@ -135,6 +136,7 @@ void EpochSession::transfer_begun(Member from, const VectorTransfer& transfer, T
 void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
+  note_where(from, transfer);
   training_->take_unused(from, transfer);
 }
 
@@ -144,8 +146,15 @@ void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
   if (const auto* const columns = std::get_if<ModelColumns>(&whole.transfer.content)) {
     take_columns(from, *columns, whole);
   } else {
+    note_where(from, whole.transfer);
     training_->take(from, std::move(whole));
   }
+}
+
+void EpochSession::note_where(Member from, const VectorTransfer& transfer) {
+  const auto* const message = std::get_if<protocol::MixMessage>(&transfer.content);
+  if (message == nullptr || transfer.support.minority) return;
+  copies_.heard(from, message->exchange, training_->progress().exchange);
 }
 
 // --- a model that is taken over, or given -------------------------------------------------------

@@ -133,6 +133,7 @@ class EpochSession final : private ProtocolHost {
   void perform(const std::vector<membership::Action>& actions);
   void take_columns(Member from, const protocol::ModelColumns& columns,
                     const TransferFlow::Whole& whole);
+  void note_where(Member from, const protocol::VectorTransfer& transfer);
   void answer_asks();
   void put_off(Ask& ask);
   void continue_copy();

@@ -607,6 +607,20 @@ TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
   EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), SizeIs(1)) << "while it waits: at once";
 }
 
+TEST(PeerMachine, WhoSaysThatItHasNoModelAndSendsOneIsGivenNone) {
+  for (const bool sends : {false, true}) {
+    MachineBench peer(testing::small_network("ring", 5));
+    peer.give(peer.world.roster(1));
+    peer.compute();
+    peer.feed(peer::LinkUp{2, peer.hello_of(0, false)});
+    const VectorTransfer message{.epoch = 1, .content = protocol::MixMessage{.first = 1}};
+    EXPECT_FALSE(peer.machine.check(2, message)) << "it is no neighbour";
+    if (sends) peer.feed(peer::TransferRefused{2, message});
+    peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
+    EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), SizeIs(sends ? 0 : 1));
+  }
+}
+
 TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
   MachineBench peer;
   peer.give(peer.world.roster(1));
