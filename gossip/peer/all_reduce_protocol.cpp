@@ -281,7 +281,7 @@ void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const auto pieces = static_cast<int>(names_.size() / std::max<std::size_t>(from.size(), 1));
   const Duration patience =
       machine_->pace().value_or(work_) + machine_->piece_wait() * (std::max(pieces, 1) + 1);
-  host_.copy_model(std::move(from), patience);
+  host_.copy_model(std::move(from), {.silent = patience});
 }
 
 // Of these as many as can be reached; of none, any other.

@@ -160,7 +160,7 @@ void AsynchronousProtocol::go_on() {
                         apart ? "a quorum went on without this peer" : "far behind",
                         names_[others.front()]));
   state_ = State::kCopying;
-  host_.copy_model(std::move(others), {});
+  host_.copy_model(std::move(others), {.silent = patience(), .sending = Duration::max()});
 }
 
 void AsynchronousProtocol::compute_phase() {

@@ -12,11 +12,18 @@ void CopyRules::greeted(protocol::Member member, const protocol::PeerHello& hell
   accounts_[member].must_catch_up = !hello.begun || hello.support.minority || is_behind;
 }
 
+void CopyRules::heard(protocol::Member member, protocol::Exchange exchange,
+                      protocol::Exchange ours) {
+  accounts_[member].is_with_us = exchange + options_.lag >= ours;
+}
+
+void CopyRules::link_lost(protocol::Member member) { accounts_[member].is_with_us = false; }
+
 bool CopyRules::give(protocol::Member member, bool is_neighbour,
                      const protocol::ColumnsAsk& columns, std::uint64_t size, TimePoint now) {
   if (columns.end > size || columns.begin >= columns.end) return false;
   Account& account = accounts_[member];
-  if (!is_neighbour && !account.must_catch_up) return false;
+  if (!is_neighbour && (!account.must_catch_up || account.is_with_us)) return false;
   const Options::Allowance& may = is_neighbour ? options_.neighbours : options_.others;
   const double earned = to_seconds(now - account.at) / to_seconds(may.every);
   account.given = std::max(0.0, account.given - earned);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is given this peer's model, and how often: its neighbours in the graph, and members that said
-// that they must catch up; of each of them a few models at first, then one in a while. A member has
-// no other use for a whole model, and copying it costs bandwidth and privacy. Neighbours are given
-// more: they get as many numbers with each exchange, and one that starts again and again, where
-// exchanges are quick, needs several.
+// that they must catch up and whose messages do not show that they are with us; of each a few
+// models at first, then one in a while. A member has no other use for a whole model, and copying it
+// costs bandwidth and privacy. Neighbours are given more: they get as many numbers with each
+// exchange, and one that starts again and again, where exchanges are quick, needs several.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +33,20 @@ class CopyRules {
   // takes the place of this.
   void greeted(protocol::Member member, const protocol::PeerHello& hello, protocol::Exchange ours);
 
+  // A message of the member, of this exchange, came over the present link, or the link is lost.
+  void heard(protocol::Member member, protocol::Exchange exchange, protocol::Exchange ours);
+  void link_lost(protocol::Member member);
+
   // Whether `member` is given these columns of a model of `size` floats now; counts them if so.
   bool give(protocol::Member member, bool is_neighbour, const protocol::ColumnsAsk& columns,
             std::uint64_t size, TimePoint now);
 
  private:
   struct Account {
-    bool must_catch_up = false;
-    double given = 0;  // models, less those that it may have again
-    TimePoint at{};    // then
+    bool must_catch_up = false;  // as it said
+    bool is_with_us = false;     // as its messages show
+    double given = 0;            // models, less those that it may have again
+    TimePoint at{};              // then
   };
 
   Options options_;

@@ -92,6 +92,7 @@ void EpochSession::heard(Member member) {
 void EpochSession::link_lost(Member member, TimePoint now) {
   now_ = now;
   unsent_.erase(member);
+  copies_.link_lost(member);
   training_->link_lost(member);
   if (copy_) copy_->lose(member);
   std::erase_if(asks_, [&](const Ask& ask) { return ask.from == member; });
@@ -126,9 +127,16 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   return rejected("not-wanted", "these columns were not asked for");
 }
 
+void EpochSession::transfer_begun(Member from, const VectorTransfer& transfer, TimePoint now) {
+  now_ = now;
+  const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
+  if (columns != nullptr && copy_ && transfer.epoch == epoch_) copy_->begun(from, *columns, now_);
+}
+
 void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
+  note_where(from, transfer);
   training_->take_unused(from, transfer);
 }
 
@@ -138,15 +146,23 @@ void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
   if (const auto* const columns = std::get_if<ModelColumns>(&whole.transfer.content)) {
     take_columns(from, *columns, whole);
   } else {
+    note_where(from, whole.transfer);
     training_->take(from, std::move(whole));
   }
 }
 
+void EpochSession::note_where(Member from, const VectorTransfer& transfer) {
+  const auto* const message = std::get_if<protocol::MixMessage>(&transfer.content);
+  if (message == nullptr || transfer.support.minority) return;
+  copies_.heard(from, message->exchange, training_->progress().exchange);
+}
+
 // --- a model that is taken over, or given -------------------------------------------------------
 
-void EpochSession::copy_model(std::vector<Member> donors, std::optional<Duration> patience) {
+void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience patience) {
   copy_.emplace(std::move(donors), run_.initial.size(),
-                std::min(patience.value_or(copy_patience_), copy_patience_));
+                ModelCopy::Patience{.silent = std::min(patience.silent, copy_patience_),
+                                    .sending = std::min(patience.sending, copy_patience_)});
   answer_asks();
   continue_copy();
 }
@@ -363,6 +379,9 @@ void EpochSession::perform(const std::vector<membership::Action>& actions) {
       say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
                                         reachable ? "reachable" : "not reachable"));
       training_->reach(changed->member, reachable);
+      if (!copy_ || reachable) continue;
+      copy_->lose(changed->member);
+      continue_copy();
     }
   }
 }

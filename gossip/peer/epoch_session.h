@@ -70,6 +70,7 @@ class EpochSession final : private ProtocolHost {
   void link_lost(Member member, TimePoint now);
   void take(Member from, const protocol::Message& message, TimePoint now);
   void take(Member from, TransferFlow::Whole whole, TimePoint now);
+  void transfer_begun(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
   void overhear(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
   void computed(TimePoint now);
   void tick(TimePoint now);
@@ -120,7 +121,7 @@ class EpochSession final : private ProtocolHost {
   void send(Member to, protocol::ReduceNote note) override;
   void compute(std::function<void()> work, std::function<void()> done) override;
   void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
-  void copy_model(std::vector<Member> donors, std::optional<Duration> patience) override;
+  void copy_model(std::vector<Member> donors, ModelCopy::Patience patience) override;
   void say(LogLevel level, std::string line) override;
   void advanced() override;
   bool is_leaving() const override { return leaving_; }
@@ -132,6 +133,7 @@ class EpochSession final : private ProtocolHost {
   void perform(const std::vector<membership::Action>& actions);
   void take_columns(Member from, const protocol::ModelColumns& columns,
                     const TransferFlow::Whole& whole);
+  void note_where(Member from, const protocol::VectorTransfer& transfer);
   void answer_asks();
   void put_off(Ask& ask);
   void continue_copy();

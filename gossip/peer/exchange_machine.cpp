@@ -483,6 +483,11 @@ Exchange ExchangeMachine::explainable(std::size_t witnesses) const {
   return std::min(most, *ahead_.confirmed(quorum_.pace({}), now_, slack));
 }
 
+Duration ExchangeMachine::donor_patience() const {
+  if (!quorum_.knows_pace()) return options_.patience_max;
+  return options_.patience_min + 2 * quorum_.pace({});
+}
+
 bool ExchangeMachine::is_stale() const {
   return std::ranges::all_of(neighbours_, [](const auto& entry) {
     const Neighbour& neighbour = entry.second;

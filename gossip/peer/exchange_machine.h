@@ -191,6 +191,8 @@ class ExchangeMachine {
   std::uint32_t expected() const { return expected_count_; }
   // What its messages and greetings say of its model.
   protocol::Support support(TimePoint now) const { return quorum_.support(now); }
+  // How long a donor may be silent: it answers between two of its exchanges.
+  Duration donor_patience() const;
   // Whether this message may still be of use, so that nothing is stored for liars.
   bool wants(exchange::Member from, exchange::Exchange exchange) const;
   // Whether it has no link or is not reachable, or gave no sign of life for too long.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -11,7 +12,7 @@ namespace starling::gossip {
 using protocol::Member;
 using protocol::ModelColumns;
 
-ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Duration patience)
+ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Patience patience)
     : donors_(std::move(donors)), patience_(patience), model_(size) {
   STARLING_CHECK(!donors_.empty());
   const std::size_t parts = std::min(donors_.size(), std::max<std::size_t>(size, 1));
@@ -31,7 +32,8 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   for (Part& part : parts_) {
     if (part.came || part.asked || donors_.empty()) continue;
     part.asked = next_donor();
-    part.until = now + patience_;
+    part.until = now + patience_.silent;
+    part.begun = false;
     asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
   }
   return asks;
@@ -42,6 +44,14 @@ bool ModelCopy::expects(Member from, const ModelColumns& columns) const {
     return !part.came && part.asked == from && part.begin == columns.begin &&
            part.end - part.begin == columns.floats;
   });
+}
+
+void ModelCopy::begun(Member from, const ModelColumns& columns, TimePoint now) {
+  if (!expects(from, columns)) return;
+  for (Part& part : parts_) {
+    if (part.begin != columns.begin || std::exchange(part.begun, true)) continue;
+    part.until = std::max(part.until, now + patience_.sending);
+  }
 }
 
 void ModelCopy::take(Member from, const ModelColumns& columns, const protocol::Support& support,

@@ -21,13 +21,19 @@ class ModelCopy {
     protocol::ColumnsAsk columns;
   };
 
-  // Of `size` floats. A part that has not come within `patience` is given up on. Requires: donors,
-  // each once.
-  ModelCopy(std::vector<protocol::Member> donors, std::size_t size, Duration patience);
+  struct Patience {
+    Duration silent{};   // from the question for a part
+    Duration sending{};  // from when its donor begins to send it, if that is longer
+  };
+
+  // Of `size` floats. A donor that exceeds a patience is given up. Requires: donors, each once.
+  ModelCopy(std::vector<protocol::Member> donors, std::size_t size, Patience patience);
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
   bool expects(protocol::Member from, const protocol::ModelColumns& columns) const;
+  // These columns are under way. Once a part: who begins again and again is no quicker.
+  void begun(protocol::Member from, const protocol::ModelColumns& columns, TimePoint now);
   // `support`: of the donor's model. Requires: expects(), a value for each column, all finite.
   void take(protocol::Member from, const protocol::ModelColumns& columns,
             const protocol::Support& support, std::span<const float> values);
@@ -51,6 +57,7 @@ class ModelCopy {
     std::size_t end = 0;
     std::optional<protocol::Member> asked = {};
     TimePoint until{};
+    bool begun = false;  // it is under way
     bool came = false;
     protocol::Progress progress = {};  // once it came
   };
@@ -60,7 +67,7 @@ class ModelCopy {
 
   std::vector<protocol::Member> donors_;
   std::set<protocol::Member> put_off_by_;  // some of these
-  Duration patience_;
+  Patience patience_;
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked
   linalg::AlignedVector<float> model_;

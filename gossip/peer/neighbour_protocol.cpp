@@ -362,7 +362,8 @@ void NeighbourProtocol::look() {
 }
 
 void NeighbourProtocol::perform(exchange::Copy& copy) {
-  host_.copy_model(std::move(copy.donors), {});
+  host_.copy_model(std::move(copy.donors),
+                   {.silent = machine_.donor_patience(), .sending = Duration::max()});
 }
 
 void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }

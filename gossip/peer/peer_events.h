@@ -51,6 +51,10 @@ struct TransferReceived {
   Member from = 0;
   TransferFlow::Whole whole;
 };
+struct TransferBegun {  // PeerMachine::check() allowed it: it is under way
+  Member from = 0;
+  protocol::VectorTransfer transfer;
+};
 struct TransferRefused {  // PeerMachine::check() refused it; it says where its sender is all the
                           // same
   Member from = 0;
@@ -75,8 +79,8 @@ struct EndFallback {};
 struct Close {};  // answered by Closed
 struct Tick {};   // next_deadline() has passed
 using Event = std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived,
-                           TransferReceived, TransferRefused, Prepared, Computed, TrainerFailed,
-                           BeginFallback, EndFallback, Close, Tick>;
+                           TransferReceived, TransferBegun, TransferRefused, Prepared, Computed,
+                           TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct KeepRoster {  // for the next start

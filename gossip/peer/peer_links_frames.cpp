@@ -48,7 +48,7 @@ void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled)
   }
   const LinkPtr link = begin(name, channel, dialled, TransferFlow::Options().window_bytes);
   link->key = key;
-  handshakes_.know(shared->remote_address());
+  handshakes_.know(name, shared->remote_address());
   shared->set_drain_handler([this, weak = std::weak_ptr(link)] {
     if (const LinkPtr drained = weak.lock()) pump(drained);
   });

@@ -569,6 +569,10 @@ Result<void> PeerMachine::check(Member from, const protocol::VectorTransfer& tra
   return rejected("other-epoch", "this peer is not in that epoch");
 }
 
+void PeerMachine::handle(peer::TransferBegun& begun) {
+  if (hears_others()) session_->transfer_begun(begun.from, begun.transfer, now_);
+}
+
 void PeerMachine::handle(peer::TransferRefused& refused) {
   if (!hears_others()) return;
   session_->overhear(refused.from, refused.transfer, now_);

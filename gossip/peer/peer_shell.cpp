@@ -40,7 +40,11 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
           .check =
               [this](Member m, const VectorTransfer& p) {
                 auto checked = machine_.check(m, p);
-                if (!checked) on(peer::TransferRefused{m, p});
+                if (!checked) {
+                  on(peer::TransferRefused{m, p});
+                } else if (std::holds_alternative<protocol::ModelColumns>(p.content)) {
+                  on(peer::TransferBegun{m, p});
+                }
                 return checked;
               },
           .on_transfer =

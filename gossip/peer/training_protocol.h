@@ -16,6 +16,7 @@
 #include "core/linalg/aligned.h"
 #include "core/protocol/messages.h"
 #include "gossip/algorithms/algorithm.h"
+#include "gossip/peer/model_copy.h"
 #include "gossip/peer/transfer_flow.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/training/traffic.h"
@@ -47,9 +48,9 @@ class ProtocolHost {
                      std::function<void()> done) {
     compute(std::move(work), std::move(done));
   }
-  // Takes the model of these members, then calls TrainingProtocol::copied(). A donor that sends
-  // nothing for `patience` (none: the longest that anybody is waited for) is given up.
-  virtual void copy_model(std::vector<Member> donors, std::optional<Duration> patience) = 0;
+  // Takes the model of these members, then calls TrainingProtocol::copied(). No patience is longer
+  // than the longest that anybody is waited for.
+  virtual void copy_model(std::vector<Member> donors, ModelCopy::Patience patience) = 0;
   virtual void say(LogLevel level, std::string line) = 0;
   // The model is another one now, at the end of an exchange: a moment to look at it.
   virtual void advanced() = 0;

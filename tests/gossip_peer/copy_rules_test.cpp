@@ -43,6 +43,20 @@ TEST_F(CopyRulesTest, NeighboursAndThoseWhoAreBehindAreGivenTheModel) {
   EXPECT_FALSE(gives(6, false));
 }
 
+// Its hello is its own word; what it sends at the same time is another.
+TEST_F(CopyRulesTest, WhoSendsMessagesOfOurExchangeHasAModel) {
+  rules.greeted(2, {.begun = false}, 100);
+  rules.heard(2, 40, 100);
+  EXPECT_TRUE(gives(2, false));
+  rules.heard(2, 96, 100);
+  EXPECT_FALSE(gives(2, false));
+  rules.greeted(2, {.begun = false}, 100);
+  EXPECT_FALSE(gives(2, false)) << "whatever it says again on the same link";
+  rules.link_lost(2);
+  rules.greeted(2, {.begun = false}, 101);
+  EXPECT_TRUE(gives(2, false)) << "another process perhaps";
+}
+
 TEST_F(CopyRulesTest, AFewModelsAtOnceAndThenOneInAWhile) {
   EXPECT_TRUE(gives(1, true));
   EXPECT_TRUE(gives(1, true));

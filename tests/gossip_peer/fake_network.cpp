@@ -107,9 +107,10 @@ void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& 
   network_.at(network_.now + from_seconds(factor * to_seconds(mean)), ended);
 }
 
-void FakeNetwork::Peer::copy_model(std::vector<Member> donors, std::optional<Duration> longest) {
+void FakeNetwork::Peer::copy_model(std::vector<Member> donors,
+                                   gossip::ModelCopy::Patience longest) {
   ++copies;
-  copy_patience = longest;
+  copy_patience = longest.silent;
   constexpr int kTries = 1000;
   answer_copy(donors, life, kTries);
 }

@@ -35,7 +35,7 @@ class FakeNetwork {
     void send(Member to, protocol::ReduceNote note) override;
     void compute(std::function<void()> work, std::function<void()> done) override;
     void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
-    void copy_model(std::vector<Member> donors, std::optional<Duration> patience) override;
+    void copy_model(std::vector<Member> donors, gossip::ModelCopy::Patience patience) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
     void advanced() override;
     bool is_leaving() const override { return run != network_.run_now_; }

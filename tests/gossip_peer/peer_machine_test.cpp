@@ -625,6 +625,20 @@ TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
   EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), SizeIs(1)) << "while it waits: at once";
 }
 
+TEST(PeerMachine, WhoSaysThatItHasNoModelAndSendsOneIsGivenNone) {
+  for (const bool sends : {false, true}) {
+    MachineBench peer(testing::small_network("ring", 5));
+    peer.give(peer.world.roster(1));
+    peer.compute();
+    peer.feed(peer::LinkUp{2, peer.hello_of(0, false)});
+    const VectorTransfer message{.epoch = 1, .content = protocol::MixMessage{.first = 1}};
+    EXPECT_FALSE(peer.machine.check(2, message)) << "it is no neighbour";
+    if (sends) peer.feed(peer::TransferRefused{2, message});
+    peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
+    EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), SizeIs(sends ? 0 : 1));
+  }
+}
+
 TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
   MachineBench peer;
   peer.give(peer.world.roster(1));
@@ -685,6 +699,45 @@ TEST_F(WhoCopies, AsksAnotherInPlaceOfADonorThatCopiesItself) {
   peer.feed(peer::LinkDown{2});
   EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(1), SizeIs(2)) << "the whole model";
   EXPECT_EQ(peer.state(), "catching-up");
+}
+
+// Once its pace is known; a donor that sends is not silent, however long a large model takes.
+TEST(PeerMachine, ADonorThatIsSilentIsReplacedAfterItsDeadlineAndOneThatSendsIsNot) {
+  for (const bool sends : {false, true}) {
+    MachineBench peer(testing::small_network_of_steps(2000, "ring", 3));
+    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+    peer.give(peer.world.roster(1));
+    for (protocol::Exchange exchange = 0; exchange < 12; ++exchange) {
+      peer.pass(100ms);
+      peer.compute();
+      peer.hear_model(1, exchange);
+      peer.hear_model(2, exchange);
+      peer.compute();
+    }
+    peer.pass(60s);
+    peer.hear_model(1, 500);
+    peer.hear_model(2, 500);
+    peer.compute();
+    peer.clear();
+    peer.compute();
+    ASSERT_EQ(peer.state(), "catching-up");
+    const auto asked = peer.sent<protocol::ColumnsAsk>(1);
+    ASSERT_THAT(asked, SizeIs(1));
+    const VectorTransfer transfer{
+        .epoch = 1,
+        .content = protocol::ModelColumns{
+            .exchange = 500, .begin = asked[0].begin, .floats = asked[0].end - asked[0].begin}};
+    if (sends) peer.feed(peer::TransferBegun{1, transfer});
+    peer.hear_columns(2, 500, 0);
+    peer.clear();
+    peer.tick(2s);
+    EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), IsEmpty());
+    peer.tick(1s);
+    EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), SizeIs(sends ? 0 : 1));
+    peer.tick(56s);
+    peer.tick(1s);
+    EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), SizeIs(1)) << "nor for ever";
+  }
 }
 
 // Each donor gives a part; what the optimizer had learned of the former model is forgotten.

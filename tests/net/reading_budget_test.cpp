@@ -177,7 +177,7 @@ TEST(HandshakeBudget, StrangersHaveALimitAndKnownAddressesTheirOwn) {
   HandshakeBudget budget({.of_address = {.per_second = 10, .burst = 20},
                           .of_strangers = {.per_second = 40, .burst = 50}});
   TimePoint now(std::chrono::hours(1));
-  budget.know("10.0.0.1");
+  budget.know("anna", "10.0.0.1");
   int of_one = 0;
   for (int i = 0; i < 1200; ++i, now += milliseconds(8)) of_one += budget.allow("10.9.9.9", now);
   EXPECT_NEAR(of_one, 20 + 96, 3) << "120 a second for ten seconds";
@@ -190,6 +190,25 @@ TEST(HandshakeBudget, StrangersHaveALimitAndKnownAddressesTheirOwn) {
   }
   EXPECT_NEAR(of_many, 50 + 384, 3);
   EXPECT_EQ(of_members, 10);
+}
+
+TEST(HandshakeBudget, NoMemberTakesTheOthersPlaceAmongTheKnown) {
+  HandshakeBudget budget({.of_strangers = {.per_second = 1, .burst = 1}, .known_max = 2});
+  const TimePoint now(std::chrono::hours(1));
+  budget.know("anna", "10.0.0.1");
+  for (int i = 0; i < 5000; ++i) {
+    budget.know("mallory", "10.1." + std::to_string(i % 250) + "." + std::to_string(i / 250));
+  }
+  budget.know("mallory", "10.0.0.1");
+  budget.know("mallory", "10.2.0.1");
+  budget.know("mallory", "10.2.0.2");
+  budget.know("bob", "10.0.0.2");
+  EXPECT_TRUE(budget.allow("10.9.9.9", now)) << "all that strangers have";
+  for (const char* known : {"10.0.0.1", "10.0.0.2", "10.2.0.1", "10.2.0.2"}) {
+    EXPECT_TRUE(budget.allow(known, now)) << known;
+  }
+  EXPECT_FALSE(budget.allow("10.1.0.0", now));
+  EXPECT_FALSE(budget.allow("10.1.249.19", now));
 }
 
 TEST(FrameBudget, ConnectionsOfOneIdentityShareIt) {
