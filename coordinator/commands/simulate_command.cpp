@@ -230,10 +230,11 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
           },
-      .goes_on =
+      .difference_to_unfinished =
           [&](const std::filesystem::path& out) {
-            return SimulationOutput::holds_unfinished(out, asked_settings(flags));
+            return SimulationOutput::difference_to_unfinished(out, asked_settings(flags));
           },
+      .saves = true,
       .stopping = stopping_note(telemetry::detect_terminal(STDERR_FILENO, std::getenv)),
       .files = SimulationOutput::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
