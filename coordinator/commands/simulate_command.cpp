@@ -123,12 +123,11 @@ bool saves(const SimulateFlags& flags) {
 
 // --- one run -------------------------------------------------------------------------------------
 
-// A round is not saved in its middle.
+// A round is not saved in its middle. Whether the run goes on from its end or begins again is said
+// there: a trainer with private tensors is known once it runs.
 std::string stopping_note(const telemetry::Terminal& terminal) {
-  return fmt::format(
-      "{}stopping at the end of the round, to go on from there; Ctrl-C again stops "
-      "at once\n",
-      terminal.interactive ? "\r\x1b[K" : "");
+  return fmt::format("{}stopping at the end of the round; Ctrl-C again stops at once\n",
+                     terminal.interactive ? "\r\x1b[K" : "");
 }
 
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,

@@ -313,7 +313,8 @@ Result<void> write_reports(const Options& options, json::object& study,
   if (!found && found.error().code() == "no-run") return {};  // none has ended
   if (!found) return found.error();
   const std::filesystem::path page = options.out / "report.html";
-  STARLING_TRY(report::write_comparison(found->runs, page, {.csv = true, .svg = true}));
+  STARLING_TRY(
+      report::write_comparison(found->runs, page, {.csv = true, .svg = true}, found->left_out));
   study["report"] = page.string();
   if (options.format == config::OutputFormat::kJson) return {};
   around.out << report::comparison_text(found->runs, around.out_terminal.line_max)
