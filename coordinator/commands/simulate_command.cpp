@@ -123,12 +123,11 @@ bool saves(const SimulateFlags& flags) {
 
 // --- one run -------------------------------------------------------------------------------------
 
-// A round is not saved in its middle.
+// A round is not saved in its middle. Whether the run goes on from its end or begins again is said
+// there: a trainer with private tensors is known once it runs.
 std::string stopping_note(const telemetry::Terminal& terminal) {
-  return fmt::format(
-      "{}stopping at the end of the round, to go on from there; Ctrl-C again stops "
-      "at once\n",
-      terminal.interactive ? "\r\x1b[K" : "");
+  return fmt::format("{}stopping at the end of the round; Ctrl-C again stops at once\n",
+                     terminal.interactive ? "\r\x1b[K" : "");
 }
 
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
@@ -230,10 +229,11 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
           },
-      .goes_on =
+      .difference_to_unfinished =
           [&](const std::filesystem::path& out) {
-            return SimulationOutput::holds_unfinished(out, asked_settings(flags));
+            return SimulationOutput::difference_to_unfinished(out, asked_settings(flags));
           },
+      .saves = true,
       .stopping = stopping_note(telemetry::detect_terminal(STDERR_FILENO, std::getenv)),
       .files = SimulationOutput::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},

@@ -24,19 +24,6 @@ bool holds(const std::filesystem::path& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Between the unfinished run in the directory and one with these settings: "" where they are the
-// same; none where no run is unfinished there.
-std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
-                                                    const Settings& asked) {
-  if (holds(directory / "run.json") || !holds(directory / report::kUnfinishedFile)) {
-    return std::nullopt;
-  }
-  const auto run = report::read_run(directory);
-  if (!run) return std::string("unfinished.json cannot be read");
-  if (run->kind != report::RunKind::kFederated) return std::string("it is of starling-gossip");
-  return study::difference(run->asked, asked).value_or("");
-}
-
 // Two studies in one directory would look like one.
 Result<void> check_new(const std::filesystem::path& directory) {
   if (holds(directory / "run.json")) return not_empty(directory, "holds a simulation already");
@@ -128,14 +115,20 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
   return output;
 }
 
-bool SimulationOutput::holds_unfinished(const std::filesystem::path& directory,
-                                        const Settings& asked) {
-  const auto difference = difference_to_unfinished(directory, asked);
-  return difference && difference->empty();
+std::optional<std::string> SimulationOutput::difference_to_unfinished(
+    const std::filesystem::path& directory, const Settings& asked) {
+  if (holds(directory / "run.json") || !holds(directory / report::kUnfinishedFile)) {
+    return std::nullopt;
+  }
+  const auto run = report::read_run(directory);
+  if (!run) return std::string("unfinished.json cannot be read");
+  if (run->kind != report::RunKind::kFederated) return std::string("it is of starling-gossip");
+  return study::difference(run->asked, asked).value_or("");
 }
 
 std::vector<std::string> SimulationOutput::files() {
-  return {report::kUnfinishedFile, "checkpoint.state", "models", "run.json", "report.html"};
+  return {
+      report::kUnfinishedFile, "checkpoint.state", "models", "run.json", "report.html", "curves"};
 }
 
 Result<void> SimulationOutput::begin_again() {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,9 +50,11 @@ class SimulationOutput {
   [[nodiscard]] static Result<SimulationOutput> begin(const std::filesystem::path& directory,
                                                       const Settings& asked,
                                                       const std::string& record);
-  // Whether the directory holds this very run, unfinished.
-  static bool holds_unfinished(const std::filesystem::path& directory, const Settings& asked);
-  // The names of all that is written.
+  // Between the unfinished run in the directory and one with these settings: "" where they are the
+  // same; none where no run is unfinished there.
+  static std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                             const Settings& asked);
+  // The names of all that is written, here or by `report`.
   static std::vector<std::string> files();
 
   // Another process had begun this run.

@@ -167,13 +167,37 @@ std::vector<Point> clipped(const std::vector<Point>& points, const Frame& frame)
   return inside;
 }
 
+struct Edges {
+  std::vector<Point> lower, upper;  // at the same x, with the same gaps
+};
+
+// Of more points than can be shown, the outermost of each column of width 1.
+Edges edges_of(const Series& series, const Frame& frame) {
+  const std::vector<Point> lower = points_of(series, series.lower, frame);
+  const std::vector<Point> upper = points_of(series, series.upper, frame);
+  const std::size_t count = std::min(lower.size(), upper.size());
+  Edges edges;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool gap = is_gap(lower[i]) || is_gap(upper[i]);
+    const bool same_column = count > kPointsMax && !gap && !edges.lower.empty() &&
+                             std::floor(edges.lower.back().x) == std::floor(lower[i].x);
+    if (same_column) {  // y grows downwards
+      edges.lower.back().y = std::max(edges.lower.back().y, lower[i].y);
+      edges.upper.back().y = std::min(edges.upper.back().y, upper[i].y);
+      continue;
+    }
+    edges.lower.push_back(gap ? kGap : lower[i]);
+    edges.upper.push_back(gap ? kGap : upper[i]);
+  }
+  return edges;
+}
+
 // One closed shape for each stretch where both edges are known.
 std::string band(const Series& series, const Frame& frame) {
-  const std::vector<Point> lower = thinned(points_of(series, series.lower, frame), kPointsMax);
-  const std::vector<Point> upper = thinned(points_of(series, series.upper, frame), kPointsMax);
+  const auto [lower, upper] = edges_of(series, frame);
   std::string data;
   std::size_t begin = 0;
-  const std::size_t count = std::min(lower.size(), upper.size());
+  const std::size_t count = lower.size();
   const auto close = [&](std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       data += fmt::format("{}{} {}", i == begin ? 'M' : 'L', units(upper[i].x), units(upper[i].y));

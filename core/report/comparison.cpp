@@ -192,6 +192,9 @@ std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
   std::vector<std::string> names = names_of(kDifferencesMax);
   const std::set<std::string> distinct(names.begin(), names.end());
   if (distinct.size() < names.size()) names = names_of(SIZE_MAX);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].unfinished && runs.size() > 1) names[i] += " (unfinished)";
+  }
   tell_apart(runs, names);
   return names;
 }

@@ -127,8 +127,9 @@ struct Run {
       node_steps_per_second = {};
   std::optional<TopologyFacts> topology = {};
   std::string trace_sha256 = {};
-  bool real_time = false;   // of launched processes: "virtual" seconds are real
-  bool unfinished = false;  // it was stopped, or is still at work
+  bool real_time = false;       // of launched processes: "virtual" seconds are real
+  bool unfinished = false;      // it was stopped, or is still at work
+  bool has_checkpoint = false;  // of an unfinished run: it goes on from there
   // Of a federated run.
   std::string state = {};          // "completed"
   std::string stopped_early = {};  // why; empty: it did not
@@ -157,6 +158,12 @@ struct Run {
   }
   // The steps between two mixings.
   double local_steps() const;
+};
+
+// A run of a study that a page does not show, and why.
+struct LeftOut {
+  std::string name;    // of its directory
+  std::string reason;  // "has not finished", "failed: the run diverged"
 };
 
 }  // namespace starling::report

@@ -29,12 +29,17 @@ Result<Run> read_simulation(const std::filesystem::path& directory, std::string_
   return run;
 }
 
+void mark_unfinished(Run& run, const std::filesystem::path& directory) {
+  run.unfinished = true;
+  run.has_checkpoint = holds(directory / kCheckpointFile);
+  run.directory = directory;
+}
+
 // The lines that were written whole; its end is that of the last measurement.
 Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_view record) {
   if (is_federated_run(record)) {
     STARLING_ASSIGN(Run run, parse_federated_run(record));
-    run.unfinished = true;
-    run.directory = directory;
+    mark_unfinished(run, directory);
     run.state.clear();  // "running", whether or not it is
     return run;
   }
@@ -46,8 +51,7 @@ Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_
   // Nothing made the lines durable: after a loss of power they may be anything.
   if (!parsed) parsed = parse_simulation(record, "");
   STARLING_ASSIGN(Run run, std::move(parsed));
-  run.unfinished = true;
-  run.directory = directory;
+  mark_unfinished(run, directory);
   run.steps = run.last(Measure::kStep);
   run.virtual_seconds = run.last(Measure::kVirtualSeconds);
   run.wall_seconds = run.last(Measure::kWallSeconds);

@@ -13,6 +13,8 @@ namespace starling::report {
 // Stands in the directory of a simulated run from its beginning to its end: a summary.json or
 // run.json as far as it goes.
 inline constexpr const char* kUnfinishedFile = "unfinished.json";
+// Beside it, once the run's state has been saved.
+inline constexpr const char* kCheckpointFile = "checkpoint.state";
 
 // Of an unfinished run, what is there so far. "no-run" where the directory holds neither; "bad-run"
 // as parse_simulation(). A topology.svg that is missing or above 4 MB is left out.

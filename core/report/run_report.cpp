@@ -206,11 +206,12 @@ std::string footer(const Run& run) {
 
 std::string unfinished_note(const Run& run) {
   const bool federated = run.kind == RunKind::kFederated;
-  const auto asked = run.setting(federated ? "rounds" : "run.steps");
+  const auto asked = run.setting(federated ? "rounds" : "steps");
   return fmt::format(
       "Unfinished: this is what was measured until {} {}{}. The command that began "
-      "it goes on from its last checkpoint.",
-      federated ? "round" : "step", said(run.steps), asked ? " of " + *asked : "");
+      "it {}.",
+      federated ? "round" : "step", said(run.steps), asked ? " of " + *asked : "",
+      run.has_checkpoint ? "goes on from its last checkpoint" : "begins it again");
 }
 
 std::string title_of(const Run& run, const std::string& name) {
@@ -234,10 +235,11 @@ std::string subtitle_of(const Run& run) {
   return text;
 }
 
-std::string render_one(const Run& run, const std::string& name) {
+std::string render_one(const Run& run, const std::string& name, std::span<const LeftOut> left_out) {
   Page page(title_of(run, name), subtitle_of(run));
   page.headlines(headlines(run));
   if (run.unfinished) page.paragraph(unfinished_note(run));
+  add_left_out(page, left_out);
   if (!run.stopped_early.empty()) page.paragraph("Stopped early: " + run.stopped_early + ".");
   add_charts(page, {{&run, 1}, {&name, 1}});
   add_topology(page, run);
@@ -249,10 +251,10 @@ std::string render_one(const Run& run, const std::string& name) {
 
 }  // namespace
 
-std::string render_report(std::span<const Run> runs) {
+std::string render_report(std::span<const Run> runs, std::span<const LeftOut> left_out) {
   STARLING_CHECK(!runs.empty());
-  if (runs.size() > 1) return render_several(runs);
-  return render_one(runs.front(), distinguishing_names(runs).front());
+  if (runs.size() > 1) return render_several(runs, left_out);
+  return render_one(runs.front(), distinguishing_names(runs).front(), left_out);
 }
 
 }  // namespace starling::report

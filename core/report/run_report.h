@@ -13,6 +13,6 @@ namespace starling::report {
 // several: a series a run in each chart, named by what differs between them, and a table of what it
 // cost each to reach the accuracy that all reached; runs that differ only in their seed are one, as
 // their mean with a band. Requires: at least one run.
-std::string render_report(std::span<const Run> runs);
+std::string render_report(std::span<const Run> runs, std::span<const LeftOut> left_out = {});
 
 }  // namespace starling::report

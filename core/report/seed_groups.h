@@ -12,6 +12,7 @@ namespace starling::report {
 
 // The indices of the runs of each group, in the order of the groups' first runs. Runs of one group
 // have one kind and the same told settings, but for the seed, which each has and which all differ.
+// An unfinished run is a group of its own.
 std::vector<std::vector<std::size_t>> group_by_seed(std::span<const Run> runs);
 
 struct SeedGroups {

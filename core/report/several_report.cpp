@@ -283,7 +283,15 @@ void add_runs(Page& page, const Study& study) {
 
 }  // namespace
 
-std::string render_several(std::span<const Run> runs) {
+void add_left_out(Page& page, std::span<const LeftOut> left_out) {
+  if (left_out.empty()) return;
+  std::vector<Fact> facts;
+  for (const LeftOut& run : left_out) facts.push_back({run.name, run.reason});
+  page.section("Left out", "Runs of the study that have no part in what follows.");
+  page.facts(facts);
+}
+
+std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out) {
   const Study study = make_study(runs);
   const std::size_t groups = study.names.size();
   const std::string count = counted(runs.size(), "run");
@@ -292,6 +300,7 @@ std::string render_several(std::span<const Run> runs) {
                                      : count + " compared",
             study.facets.empty() ? "Each has its colour and mark throughout"
                                  : "One colour and mark means the same in all panels of a chart");
+  add_left_out(page, left_out);
   add_settings_on_top(page, study);
   add_comparison(page, study);
   add_several_charts(page, study);

@@ -5,11 +5,15 @@
 #include <span>
 #include <string>
 
+#include "core/report/page.h"
 #include "core/report/run.h"
 
 namespace starling::report {
 
 // Requires: at least two runs.
-std::string render_several(std::span<const Run> runs);
+// A section that names them; none where there are none.
+void add_left_out(Page& page, std::span<const LeftOut> left_out);
+
+std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out = {});
 
 }  // namespace starling::report

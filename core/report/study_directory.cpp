@@ -4,20 +4,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/base/durable_file.h"
 #include "core/report/comparison.h"
 #include "core/report/curve_files.h"
+#include "core/report/json_members.h"
 #include "core/report/run_directory.h"
 #include "core/report/run_report.h"
 
 namespace starling::report {
 namespace {
 
+namespace json = boost::json;
+
 constexpr const char* kCurves = "curves";
+constexpr const char* kNotFinished = "has not finished";
+constexpr std::size_t kStudyBytesMax = std::size_t{64} << 20;
 
 std::optional<double> number_of(const std::string& text) {
   double value = 0;
@@ -69,6 +76,27 @@ bool holds_beginning(const std::filesystem::path& directory) {
          std::filesystem::is_directory(directory / "models", ignored);
 }
 
+// The reason of each run that study.json calls failed, by its directory. Without a study.json that
+// can be read there are none.
+std::map<std::string, std::string> read_failures(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> failures;
+  const auto text = read_text_file(directory / "study.json", kStudyBytesMax);
+  if (!text) return failures;
+  const auto study = parse_object(*text, "study.json");
+  if (!study) return failures;
+  const json::value* runs = study->if_contains("runs");
+  if (runs == nullptr || !runs->is_array()) return failures;
+  for (const json::value& value : runs->get_array()) {
+    const json::object* run = value.if_object();
+    if (run == nullptr) continue;
+    const auto name = text_member(*run, "directory", "study.json");
+    const auto state = text_member(*run, "state", "study.json");
+    const auto reason = text_member(*run, "reason", "study.json");
+    if (name && state && reason && *state == "failed") failures[*name] = *reason;
+  }
+  return failures;
+}
+
 // By its name, "accuracy-by-step.csv".
 bool is_curve(const std::string& name) {
   return name.find("-by-") != name.npos && (name.ends_with(".csv") || name.ends_with(".svg"));
@@ -90,21 +118,38 @@ bool holds_run(const std::filesystem::path& directory) {
 
 Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   StudyRuns study;
+  const std::map<std::string, std::string> failures = read_failures(directory);
+  std::vector<Run> unfinished;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (!entry.is_directory(ignored)) continue;
-    if (!holds_end(entry.path())) {
-      if (holds_beginning(entry.path())) {
-        study.unfinished.push_back(entry.path().filename().string());
+    const std::string name = entry.path().filename().string();
+    const bool ended = holds_end(entry.path());
+    if (!ended && !holds_beginning(entry.path()) && !failures.contains(name)) continue;
+    if (ended) {
+      STARLING_ASSIGN(Run run, read_run(entry.path()));
+      if (is_whole(run)) {
+        study.runs.push_back(std::move(run));
+        continue;
       }
-      continue;
     }
-    STARLING_ASSIGN(Run run, read_run(entry.path()));
-    if (is_whole(run)) {
-      study.runs.push_back(std::move(run));
+    const auto failure = failures.find(name);
+    if (failure != failures.end()) {
+      study.left_out.push_back({name, "failed: " + failure->second});
+    } else if (ended) {
+      study.left_out.push_back({name, "failed"});
     } else {
-      study.unfinished.push_back(entry.path().filename().string());
+      study.left_out.push_back({name, kNotFinished});
+      if (auto run = read_run(entry.path())) unfinished.push_back(std::move(*run));
     }
+  }
+  if (study.runs.empty() && !unfinished.empty()) {
+    study.runs = std::move(unfinished);
+    std::erase_if(study.left_out, [&](const LeftOut& left_out) {
+      return std::ranges::any_of(study.runs, [&](const Run& run) {
+        return run.directory.filename().string() == left_out.name;
+      });
+    });
   }
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
@@ -112,13 +157,13 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
                                           directory.string()));
   }
   sort_runs(study.runs);
-  std::ranges::sort(study.unfinished);
+  std::ranges::sort(study.left_out, {}, &LeftOut::name);
   return study;
 }
 
 Result<void> write_comparison(std::span<const Run> runs, const std::filesystem::path& page,
-                              CurveFormats formats) {
-  STARLING_TRY(write_durably(page, as_bytes(render_report(runs))));
+                              CurveFormats formats, std::span<const LeftOut> left_out) {
+  STARLING_TRY(write_durably(page, as_bytes(render_report(runs, left_out))));
   if (!formats.csv && !formats.svg) return {};
   const std::filesystem::path curves = page.parent_path() / kCurves;
   STARLING_TRY(make_directory(curves));

@@ -14,14 +14,15 @@
 namespace starling::report {
 
 struct StudyRuns {
-  std::vector<Run> runs;                // by the settings that differ, numbers as numbers
-  std::vector<std::string> unfinished;  // names of directories whose run has not ended
+  std::vector<Run> runs;          // by the settings that differ, numbers as numbers
+  std::vector<LeftOut> left_out;  // whose runs failed or have not finished
 };
 
 // Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);
 
-// The runs in the directories in `directory`. "no-run" where there is none; else as read_run().
+// The finished runs in the directories in `directory`, or where none is finished, what the
+// unfinished ones have measured. "no-run" where there is none; else as read_run().
 [[nodiscard]] Result<StudyRuns> read_study(const std::filesystem::path& directory);
 
 struct CurveFormats {
@@ -31,7 +32,7 @@ struct CurveFormats {
 // Writes the page, and the curves into the directory curves/ beside it, in place of those of an
 // earlier page.
 [[nodiscard]] Result<void> write_comparison(std::span<const Run> runs,
-                                            const std::filesystem::path& page,
-                                            CurveFormats formats);
+                                            const std::filesystem::path& page, CurveFormats formats,
+                                            std::span<const LeftOut> left_out = {});
 
 }  // namespace starling::report

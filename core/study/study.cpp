@@ -57,19 +57,24 @@ Settings without_seed(const Settings& settings) {
 }
 
 // For each run the error that check() reports, if any. Runs that differ in the seed alone are
-// checked once.
+// checked until one is accepted: a random graph may suit some seeds only, and such a run fails by
+// itself.
 Result<std::vector<std::optional<Error>>> refusals(const Plan& plan, const Program& program) {
   std::map<Settings, std::optional<Error>> found;
-  std::vector<std::optional<Error>> all;
   for (const PlannedRun& run : plan.runs) {
     const Settings others = without_seed(run.settings);
-    if (!found.contains(others)) {
-      STARLING_TRY(program.configure(run.settings));
-      const Result<void> checked = program.check();
-      found[others] = checked ? std::nullopt : std::optional(checked.error());
+    const auto earlier = found.find(others);
+    if (earlier != found.end() && !earlier->second) continue;
+    STARLING_TRY(program.configure(run.settings));
+    const Result<void> checked = program.check();
+    if (checked) {
+      found[others] = std::nullopt;
+    } else {
+      found.try_emplace(others, checked.error());
     }
-    all.push_back(found[others]);
   }
+  std::vector<std::optional<Error>> all;
+  for (const PlannedRun& run : plan.runs) all.push_back(found[without_seed(run.settings)]);
   return all;
 }
 
@@ -120,6 +125,14 @@ Result<void> check_directory(const std::filesystem::path& out) {
                               out.string()));
 }
 
+// A command that runs it alone may be at work in the directory.
+Result<void> check_not_in_use(const std::filesystem::path& run) {
+  if (!DirectoryLock(run).held_elsewhere()) return {};
+  return rejected("out-in-use", fmt::format("another command writes a run into {}: wait for its "
+                                            "end, or name another directory with --out",
+                                            run.string()));
+}
+
 // Another command would take the current run for an interrupted one and remove it.
 Result<DirectoryLock> lock(const std::filesystem::path& out) {
   DirectoryLock lock(out);
@@ -135,18 +148,32 @@ std::string value_of(const Settings& settings, const std::string& key) {
   return found == settings.end() || found->second.empty() ? "not set" : found->second;
 }
 
-// kFinished, or kOpen if the directory may be removed and the run started. A record that is there
-// and cannot be read is an error: it is written last, so that it is none of an interrupted run.
+Error other_settings(const std::filesystem::path& directory, std::string_view state,
+                     const std::string& difference) {
+  return rejected("out-not-empty",
+                  fmt::format("{} holds {} run with other settings ({}): name a new directory with "
+                              "--out, or remove that run",
+                              directory.string(), state, difference));
+}
+
+// kFinished, or kOpen if the run goes on in the directory or the directory may be removed. A record
+// that is there and cannot be read is an error: it is written last, so that it is none of an
+// interrupted run.
 Result<State> state_of(const std::filesystem::path& directory, const Program& program) {
+  STARLING_TRY(check_not_in_use(directory));
   const auto run = report::read_run(directory);
   if (!run && run.error().code() != "no-run") return run.error();
-  if (run && report::is_whole(*run)) {
+  if (run) {
+    const bool whole = report::is_whole(*run);
     const auto differs = difference(run->told(), program.settings());
-    if (!differs) return State::kFinished;
-    return rejected("out-not-empty",
-                    fmt::format("{} holds a finished run with other settings ({}): name a new "
-                                "directory with --out, or remove that run",
-                                directory.string(), *differs));
+    if (differs) {
+      return other_settings(directory, whole ? "a finished" : "an unfinished", *differs);
+    }
+    if (whole) return State::kFinished;
+  }
+  if (program.difference_to_unfinished) {
+    const auto differs = program.difference_to_unfinished(directory);
+    if (differs && !differs->empty()) return other_settings(directory, "an unfinished", *differs);
   }
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -228,7 +255,10 @@ std::string note_of(const std::vector<Entry>& entries, const telemetry::Terminal
 Result<std::string> begin(const PlannedRun& run, const Program& program,
                           const std::filesystem::path& directory, RunDisplay& display) {
   STARLING_TRY(program.configure(run.settings));
-  if (!program.goes_on || !program.goes_on(directory)) {
+  STARLING_TRY(check_not_in_use(directory));
+  const bool goes_on =
+      program.difference_to_unfinished && program.difference_to_unfinished(directory) == "";
+  if (!goes_on) {
     std::error_code error;
     std::filesystem::remove_all(directory, error);
     if (error) return file_error("remove", directory);
@@ -240,11 +270,11 @@ Result<std::string> begin(const PlannedRun& run, const Program& program,
   }
 }
 
-void run_all(std::vector<Entry>& entries, const Program& program, const Options& options,
-             const Surroundings& around) {
+Result<void> run_all(const Plan& plan, std::vector<Entry>& entries, const Program& program,
+                     const Options& options, const Surroundings& around) {
   const std::size_t todo = count(entries, State::kOpen);
   using Note = telemetry::InterruptNote;
-  Note note(program.goes_on ? Note::On::kAsk : Note::On::kEnd);
+  Note note(program.saves ? Note::On::kAsk : Note::On::kEnd);
   if (!program.stopping.empty()) note.set_asking(program.stopping);
   telemetry::Progress progress(around.err, around.clock, around.err_terminal, todo * kShares,
                                {.unit = "runs", .per_unit = kShares});
@@ -263,6 +293,8 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
     ++done;
     entry.state = ended ? State::kFinished : State::kFailed;
     if (!ended) entry.reason = escape_controls(ended.error().message());
+    // Now, as Ctrl-C and kill leave no later time.
+    STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
     const std::string line =
         ended ? fmt::format("[{}/{}] {}  {}  {}", done, todo, name, *ended, took)
               : fmt::format("[{}/{}] {}  failed: {}", done, todo, name, entry.reason);
@@ -270,6 +302,7 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
     progress.update(done * kShares);
     progress.print(line);
   }
+  return {};
 }
 
 // --- what is said at the end ---------------------------------------------------------------------
@@ -280,7 +313,8 @@ Result<void> write_reports(const Options& options, json::object& study,
   if (!found && found.error().code() == "no-run") return {};  // none has ended
   if (!found) return found.error();
   const std::filesystem::path page = options.out / "report.html";
-  STARLING_TRY(report::write_comparison(found->runs, page, {.csv = true, .svg = true}));
+  STARLING_TRY(
+      report::write_comparison(found->runs, page, {.csv = true, .svg = true}, found->left_out));
   study["report"] = page.string();
   if (options.format == config::OutputFormat::kJson) return {};
   around.out << report::comparison_text(found->runs, around.out_terminal.line_max)
@@ -335,9 +369,8 @@ Result<config::ExitCode> run_study(const Plan& plan, const Program& program, con
   STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
   STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
   print_plan(plan, entries, options, around.err);
-  run_all(entries, program, options, around);
+  STARLING_TRY(run_all(plan, entries, program, options, around));
   json::object study = to_json(plan, program, entries);
-  STARLING_TRY(write_study(options.out, study));
   STARLING_TRY(write_reports(options, study, around));
   if (options.format == config::OutputFormat::kJson) {
     around.out << json::serialize(study) << "\n";

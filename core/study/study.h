@@ -60,12 +60,15 @@ struct Program {
   std::function<Result<void>()> check;
   // What this run records: compared with report::Run::told() to recognise a finished run.
   std::function<Settings()> settings;
-  // Runs it and writes its directory, which is empty or missing, or one that goes_on() says yes to;
-  // what makes report::read_run()
-  // accept the directory comes last and is durable. Returns some words about how it ended.
+  // Runs it and writes its directory, which is missing or holds this very run unfinished; what
+  // makes report::read_run() accept the directory as finished comes last and is durable. Returns
+  // some words about how it ended.
   std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
-  // Of a program that saves its runs: whether this one goes on from what is in the directory.
-  std::function<bool(const std::filesystem::path&)> goes_on = {};
+  // Between the unfinished run in the directory and this one: "" where they are the same; none
+  // where no run is unfinished there.
+  std::function<std::optional<std::string>(const std::filesystem::path&)> difference_to_unfinished =
+      {};
+  bool saves = false;  // a run that is asked to stop is saved first
   // Of such a program: what is said when it is asked to stop, where a run takes long to be saved.
   std::string stopping = {};
   // What a run writes into its directory. A directory with other files is not cleared for a new

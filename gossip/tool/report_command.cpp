@@ -103,35 +103,47 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
               << "\n";
 }
 
+void note_unfinished(const report::Run& run, std::ostream& err) {
+  if (!run.unfinished) return;
+  err << fmt::format("note: {} has not finished; the report ends at {} {:.0f}\n",
+                     escape_controls(run.directory.string()),
+                     run.kind == report::RunKind::kFederated ? "round" : "step",
+                     run.steps.value_or(0));
+}
+
+// What is to be shown.
+struct Shown {
+  std::vector<report::Run> runs;
+  std::vector<report::LeftOut> left_out;
+};
+
 // Of a run, or of the runs of a study.
-Result<void> read_runs(const std::string& directory, std::vector<report::Run>& runs,
-                       std::ostream& err) {
+Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream& err) {
   if (report::holds_run(directory)) {
     STARLING_ASSIGN(report::Run run, report::read_run(directory));
-    if (run.unfinished) {
-      err << fmt::format(
-          "note: {} has not finished; the report ends at {} {:.0f}\n", escape_controls(directory),
-          run.kind == report::RunKind::kFederated ? "round" : "step", run.steps.value_or(0));
-    }
-    runs.push_back(std::move(run));
+    note_unfinished(run, err);
+    shown.runs.push_back(std::move(run));
     return {};
   }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
-  std::ranges::move(study.runs, std::back_inserter(runs));
-  for (const std::string& name : study.unfinished) {
-    err << "note: " << escape_controls(name) << " has not finished and is left out\n";
+  for (const report::Run& run : study.runs) note_unfinished(run, err);
+  for (const report::LeftOut& run : study.left_out) {
+    err << fmt::format("note: {} {}; it is left out\n", escape_controls(run.name),
+                       escape_controls(run.reason));
   }
+  std::ranges::move(study.runs, std::back_inserter(shown.runs));
+  std::ranges::move(study.left_out, std::back_inserter(shown.left_out));
   return {};
 }
 
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
-  std::vector<report::Run> runs;
+  Shown shown;
   for (const std::string& directory : flags.directories) {
-    STARLING_TRY(read_runs(directory, runs, context.err));
+    STARLING_TRY(read_runs(directory, shown, context.err));
   }
   const std::filesystem::path page = page_of(flags);
-  STARLING_TRY(report::write_comparison(runs, page, flags.curves));
-  print(runs, page, flags, context);
+  STARLING_TRY(report::write_comparison(shown.runs, page, flags.curves, shown.left_out));
+  print(shown.runs, page, flags, context);
   return {};
 }
 

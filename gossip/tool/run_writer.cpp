@@ -19,8 +19,6 @@
 namespace starling::gossip {
 namespace {
 
-constexpr const char* kCheckpoint = "checkpoint.state";
-
 // JSON knows no infinity and no NaN.
 boost::json::value number(const std::optional<double>& value) {
   if (!value || !std::isfinite(*value)) return nullptr;
@@ -126,23 +124,6 @@ boost::json::object beginning_to_json(std::string_view program, const Experiment
           {"parameters", experiment.parameters()}};
 }
 
-// Between the unfinished run in the directory and one with these settings: "" where they are the
-// same; none where no run is unfinished there.
-std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
-                                                    std::string_view program,
-                                                    const Settings& settings) {
-  std::error_code ignored;
-  if (std::filesystem::exists(directory / "summary.json", ignored) ||
-      !std::filesystem::exists(directory / report::kUnfinishedFile, ignored)) {
-    return std::nullopt;
-  }
-  const auto run = report::read_run(directory);
-  if (!run) return std::string("unfinished.json cannot be read");
-  const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
-  if (run->program != here) return fmt::format("it is of {}, and this is {}", run->program, here);
-  return study::difference(run->settings, settings).value_or("");
-}
-
 }  // namespace
 
 boost::json::object to_json(const Measurement& m) {
@@ -208,20 +189,28 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   return writer;
 }
 
-bool RunWriter::holds_unfinished(const std::filesystem::path& directory, std::string_view program,
-                                 const Settings& settings) {
-  const auto difference = difference_to_unfinished(directory, program, settings);
-  return difference && difference->empty();
+std::optional<std::string> RunWriter::difference_to_unfinished(
+    const std::filesystem::path& directory, std::string_view program, const Settings& settings) {
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / "summary.json", ignored) ||
+      !std::filesystem::exists(directory / report::kUnfinishedFile, ignored)) {
+    return std::nullopt;
+  }
+  const auto run = report::read_run(directory);
+  if (!run) return std::string("unfinished.json cannot be read");
+  const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
+  if (run->program != here) return fmt::format("it is of {}, and this is {}", run->program, here);
+  return study::difference(run->settings, settings).value_or("");
 }
 
 std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& directory) {
-  return directory / kCheckpoint;
+  return directory / report::kCheckpointFile;
 }
 
 std::vector<std::string> RunWriter::files() {
-  return {report::kUnfinishedFile, kCheckpoint,   "metrics.jsonl", "model.safetensors",
-          "topology.svg",          "links.csv",   "speeds.csv",    "presence.csv",
-          "report.html",           "summary.json"};
+  return {report::kUnfinishedFile, report::kCheckpointFile, "metrics.jsonl", "model.safetensors",
+          "topology.svg",          "links.csv", "speeds.csv",    "presence.csv",
+          "report.html",           "curves",    "summary.json"};
 }
 
 Result<void> RunWriter::write(const Measurement& measurement) {
@@ -266,7 +255,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   const std::string text = boost::json::serialize(summary) + "\n";
   STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
   STARLING_TRY(write_durably(directory_ / "summary.json", as_bytes(text)));
-  STARLING_TRY(remove_durably(directory_ / kCheckpoint));
+  STARLING_TRY(remove_durably(directory_ / report::kCheckpointFile));
   return remove_durably(directory_ / report::kUnfinishedFile);
 }
 

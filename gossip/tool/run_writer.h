@@ -6,6 +6,7 @@
 #include <boost/json/object.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,13 +32,15 @@ class RunWriter {
                                                          std::string_view program,
                                                          const Experiment& experiment,
                                                          const Settings& settings);
-  // Whether the directory holds this very run, unfinished.
-  static bool holds_unfinished(const std::filesystem::path& directory, std::string_view program,
-                               const Settings& settings);
+  // Between the unfinished run in the directory and this one: "" where they are the same; none
+  // where no run is unfinished there.
+  static std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                             std::string_view program,
+                                                             const Settings& settings);
   // Where the state of an unfinished run is kept.
   static std::filesystem::path checkpoint_in(const std::filesystem::path& directory);
 
-  // The names of all that it writes.
+  // The names of all that it writes, or `report` does.
   static std::vector<std::string> files();
 
   // Appends a line to metrics.jsonl.

@@ -201,30 +201,30 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   STARLING_ASSIGN(const study::Plan plan, study::make_plan(flags.study, flags.binder));
   const Settings base = flags.binder.settings();
   std::set<std::string> warned;
-  study::Program program{.name = kProgram,
-                         .configure = [&](const Settings& settings) -> Result<void> {
-                           STARLING_TRY(flags.binder.set(base));
-                           return flags.binder.set(settings);
-                         },
-                         .check = [&]() -> Result<void> {
-                           STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-                           for (std::string& sentence : warnings_of(flags)) {
-                             if (warned.insert(sentence).second)
-                               context.err << "warning: " << sentence << std::endl;
-                           }
-                           return check(flags.options);
-                         },
-                         .settings = [&] { return recorded_settings(flags); },
-                         .run =
-                             [&](const std::filesystem::path& out, study::RunDisplay& display) {
-                               return run_of_study(flags, out, display, context.clock);
-                             },
-                         .files = RunWriter::files()};
-  if (saves(flags)) {
-    program.goes_on = [&](const std::filesystem::path& out) {
-      return RunWriter::holds_unfinished(out, kProgram, recorded_settings(flags));
-    };
-  }
+  const study::Program program{
+      .name = kProgram,
+      .configure = [&](const Settings& settings) -> Result<void> {
+        STARLING_TRY(flags.binder.set(base));
+        return flags.binder.set(settings);
+      },
+      .check = [&]() -> Result<void> {
+        STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+        for (std::string& sentence : warnings_of(flags)) {
+          if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
+        }
+        return check(flags.options);
+      },
+      .settings = [&] { return recorded_settings(flags); },
+      .run =
+          [&](const std::filesystem::path& out, study::RunDisplay& display) {
+            return run_of_study(flags, out, display, context.clock);
+          },
+      .difference_to_unfinished =
+          [&](const std::filesystem::path& out) {
+            return RunWriter::difference_to_unfinished(out, kProgram, recorded_settings(flags));
+          },
+      .saves = saves(flags),
+      .files = RunWriter::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
                           {.clock = context.clock,
                            .out = context.out,

@@ -430,7 +430,8 @@ TEST_F(CommandsTest, AStudyThatWasKilledGoesOnWhereItIs) {
     return run(std::move(more));
   };
   ASSERT_EQ(simulate({"--seeds", "1..2"}), 0) << err;
-  std::filesystem::remove(study / "seed=2" / "run.json");  // which comes last
+  std::filesystem::remove(study / "seed=2" / "run.json");          // which comes last
+  std::filesystem::create_directory(study / "seed=2" / "curves");  // of `report --csv`
   EXPECT_EQ(simulate({"--seeds", "1..3"}), 0) << err;
   EXPECT_THAT(err, HasSubstr("1 of them finished before, 2 to do"));
   EXPECT_EQ(simulate({"--seeds", "1..3", "--rounds", "3"}), 1);

@@ -91,7 +91,7 @@ TEST_F(ReportCommand, TakesAStudyAndGroupsItsSeeds) {
   std::filesystem::remove(study + "/star-2/summary.json");
   const Answer answer = report({study, "--csv", "--svg"});
   EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_EQ(answer.err, "note: star-2 has not finished and is left out\n");
+  EXPECT_EQ(answer.err, "note: star-2 has not finished; it is left out\n");
   EXPECT_THAT(answer.out, HasSubstr("0.8125 (0.8125 to 0.8125)"));
   EXPECT_THAT(answer.out, HasSubstr("written: " + study + "/report.html, its curves in curves/\n"));
   EXPECT_TRUE(std::filesystem::exists(study + "/curves/accuracy-by-step.csv"));

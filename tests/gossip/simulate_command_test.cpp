@@ -412,6 +412,7 @@ TEST_F(SimulateCommand, AStudyThatWasKilledGoesOn) {
   const Bytes model = read_file(second / "model.safetensors", 1 << 20).value();
   std::filesystem::remove(second / "summary.json");  // which comes last
   std::filesystem::resize_file(second / "metrics.jsonl", 20);
+  std::filesystem::create_directory(second / "curves");  // of `report --csv`
   const Answer again = run_small(command);
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("2 of them finished before, 1 to do"));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "tests/report/xml_check.h"
 
@@ -128,6 +129,25 @@ TEST(Chart, ABandIsOneShapeForEachStretch) {
   const std::string band = figure.substr(at, figure.find("/>", at) - at);
   EXPECT_EQ(count_of(band, "M"), 2U);
   EXPECT_EQ(count_of(band, "z"), 2U);
+}
+
+TEST(Chart, ABandOfManyPointsHasBothEdgesAtTheSamePlaces) {
+  Series series = line_of("a", std::vector<double>(6000, 1.0));
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
+    series.lower.push_back(i % 7 == 0 ? 0.5 : 0.9);
+    series.upper.push_back(2.0 + static_cast<double>(i));
+  }
+  const std::string figure = render(chart_of({series}));
+  const std::size_t at = figure.find("d=\"M", figure.find("class=\"band\""));
+  const std::size_t end = figure.find('z', at);
+  ASSERT_NE(end, figure.npos);
+  std::vector<std::string> across;
+  std::istringstream points(figure.substr(at + 4, end - at - 4));
+  for (std::string point; std::getline(points, point, 'L');) {
+    across.push_back(point.substr(0, point.find(' ')));
+  }
+  EXPECT_LT(across.size(), 4000U);
+  EXPECT_TRUE(std::equal(across.begin(), across.end(), across.rbegin()));
 }
 
 }  // namespace

@@ -35,6 +35,16 @@ report::Run parsed(const std::string& summary, const std::string& metrics) {
   return std::move(*run);
 }
 
+TEST(RunReport, AnUnfinishedRunSaysHowFarItIsAndWhetherItGoesOn) {
+  report::Run run = testing::sample_run({{"train.local-steps", "3"}, {"steps", "400"}}, 0.5);
+  run.unfinished = true;
+  run.steps = 100;
+  EXPECT_THAT(render_report(std::vector{run}),
+              HasSubstr("until step 100 of 400. The command that began it begins it again."));
+  run.has_checkpoint = true;
+  EXPECT_THAT(render_report(std::vector{run}), HasSubstr("goes on from its last checkpoint."));
+}
+
 TEST(RunReport, TheTimeOfRealProcessesIsNotVirtual) {
   std::string summary = testing::summary();
   const std::string virtual_page =

@@ -255,13 +255,15 @@ TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
   std::vector<std::string> names;
   for (const report::Run& run : study->runs) names.push_back(run.directory.filename().string());
   EXPECT_THAT(names, ElementsAre("c", "b", "a"));
-  EXPECT_THAT(study->unfinished, ElementsAre("d"));
+  ASSERT_EQ(study->left_out.size(), 1U);
+  EXPECT_EQ(study->left_out.front().name + " " + study->left_out.front().reason,
+            "d has not finished");
   EXPECT_FALSE(holds_run(directory_.path()));
   EXPECT_TRUE(holds_run(directory_.path() / "a"));
 }
 
 // A coordinator records them too.
-TEST_F(StudyDirectory, FailedRunsAreUnfinished) {
+TEST_F(StudyDirectory, FailedRunsAreNamedWithTheirReason) {
   write("a", "0.1", "2");
   ASSERT_TRUE(make_directory(directory_.path() / "b"));
   ASSERT_TRUE(write_durably(directory_.path() / "b" / "run.json",
@@ -269,7 +271,35 @@ TEST_F(StudyDirectory, FailedRunsAreUnfinished) {
   const auto study = read_study(directory_.path());
   ASSERT_TRUE(study) << study.error().message();
   EXPECT_EQ(study->runs.size(), 1U);
-  EXPECT_THAT(study->unfinished, ElementsAre("b"));
+  ASSERT_EQ(study->left_out.size(), 1U);
+  EXPECT_EQ(study->left_out.front().reason, "failed");
+  const std::string text =
+      R"({"runs": [{"directory": "a", "state": "finished", "reason": null},)"
+      R"({"directory": "b", "state": "failed", "reason": "too few clients"},)"
+      R"({"directory": "c", "state": "failed", "reason": "no such <graph>"}]})";
+  ASSERT_TRUE(write_durably(directory_.path() / "study.json", as_bytes(text)));
+  ASSERT_TRUE(make_directory(directory_.path() / "c"));
+  const auto told = read_study(directory_.path());
+  ASSERT_TRUE(told);
+  ASSERT_EQ(told->left_out.size(), 2U);
+  EXPECT_EQ(told->left_out[0].reason, "failed: too few clients");
+  EXPECT_EQ(told->left_out[1].name, "c");
+  EXPECT_THAT(render_report(told->runs, told->left_out),
+              HasSubstr("failed: no such &lt;graph&gt;"));
+}
+
+TEST_F(StudyDirectory, OfUnfinishedRunsAloneItHasWhatTheyMeasured) {
+  for (const char* name : {"a", "b"}) {
+    write(name, "0.1", name[0] == 'a' ? "1" : "2");
+    const auto run = directory_.path() / name;
+    std::filesystem::rename(run / "summary.json", run / kUnfinishedFile);
+  }
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  ASSERT_EQ(study->runs.size(), 2U);
+  EXPECT_TRUE(study->left_out.empty());
+  EXPECT_EQ(make_seed_groups(study->runs).means.size(), 2U) << "they are not averaged";
+  EXPECT_THAT(render_report(study->runs), HasSubstr("(unfinished)"));
 }
 
 TEST_F(StudyDirectory, CurvesOfAnEarlierPageGo) {

@@ -15,6 +15,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/base/file_descriptor.h"
+#include "core/report/run_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::study {
@@ -52,16 +53,21 @@ class StudyTest : public ::testing::Test {
     const auto code = [&]() -> Result<config::ExitCode> {
       STARLING_ASSIGN(const Plan plan,
                       make_plan({.seeds = std::move(seeds), .sweeps = std::move(sweeps)}, binder_));
-      const Program program{.name = "test",
-                            .configure = [&](const Settings& settings) -> Result<void> {
-                              STARLING_TRY(binder_.set(base));
-                              return binder_.set(settings);
-                            },
-                            .check = [&] { return check(); },
-                            .settings = [&] { return binder_.settings(); },
-                            .run = [&](const std::filesystem::path& directory,
-                                       RunDisplay& display) { return perform(directory, display); },
-                            .files = {"metrics.jsonl", "summary.json"}};
+      const Program program{
+          .name = "test",
+          .configure = [&](const Settings& settings) -> Result<void> {
+            STARLING_TRY(binder_.set(base));
+            return binder_.set(settings);
+          },
+          .check = [&] { return check(); },
+          .settings = [&] { return binder_.settings(); },
+          .run = [&](const std::filesystem::path& directory,
+                     RunDisplay& display) { return perform(directory, display); },
+          .difference_to_unfinished = [&](const auto& directory) -> std::optional<std::string> {
+            if (!std::filesystem::exists(directory / report::kUnfinishedFile)) return std::nullopt;
+            return differs_;
+          },
+          .files = {"metrics.jsonl", "summary.json", report::kUnfinishedFile}};
       return run_study(
           plan, program, {.out = study_, .format = format_},
           {.clock = clock_, .out = out, .err = err, .out_terminal = {}, .err_terminal = {}});
@@ -75,6 +81,7 @@ class StudyTest : public ::testing::Test {
 
   Result<void> check() const {
     if (options_.topology == "rign") return wrong_setting("bad", "unknown topology 'rign'");
+    if (options_.seed < accepted_from_) return wrong_setting("bad", "no graph of this seed");
     if (options_.topology == "tree" && options_.steps > 5) {
       return wrong_setting("bad", "a tree takes at most 5 steps");
     }
@@ -83,7 +90,9 @@ class StudyTest : public ::testing::Test {
 
   Result<std::string> perform(const std::filesystem::path& directory, RunDisplay& display) {
     ran_.push_back(directory.filename().string());
-    EXPECT_FALSE(std::filesystem::exists(directory)) << "a run begins with nothing";
+    EXPECT_TRUE(!std::filesystem::exists(directory) ||
+                std::filesystem::exists(directory / report::kUnfinishedFile))
+        << "a run begins with nothing, or goes on";
     std::filesystem::create_directories(directory);
     std::ofstream(directory / "metrics.jsonl")
         << fmt::format("{{\"step\":{},\"eval_accuracy\":0.{}}}\n", options_.steps, options_.seed);
@@ -110,7 +119,8 @@ class StudyTest : public ::testing::Test {
   TestOptions options_;
   config::Binder binder_;
   config::OutputFormat format_ = config::OutputFormat::kText;
-  std::uint64_t interrupt_at_ = 0, diverges_at_ = 0, too_large_at_ = 0;
+  std::uint64_t interrupt_at_ = 0, diverges_at_ = 0, too_large_at_ = 0, accepted_from_ = 0;
+  std::string differs_;  // an unfinished run from this one
   std::vector<std::string> ran_;
   std::string out_, err_;
 };
@@ -154,6 +164,38 @@ TEST_F(StudyTest, ARunOfOtherSettingsIsNeitherTakenNorRemoved) {
   EXPECT_THAT(ran_, IsEmpty());
   EXPECT_THAT(err_, HasSubstr("seed=1 holds a finished run with other settings (steps is 10 there "
                               "and 20 here): name a new directory with --out"));
+}
+
+TEST_F(StudyTest, AnUnfinishedRunOfOtherSettingsIsNotRemoved) {
+  ASSERT_EQ(run("1..2"), 0) << err_;
+  const auto record = study_ / "seed=2" / report::kUnfinishedFile;
+  std::filesystem::rename(study_ / "seed=2" / "summary.json", record);
+  options_.steps = 20;
+  std::filesystem::remove_all(study_ / "seed=1");
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(ran_, IsEmpty());
+  EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (steps is 10 "
+                              "there and 20 here): name a new directory with --out"));
+  EXPECT_TRUE(std::filesystem::exists(record));
+  options_.steps = 10;
+  differs_ = "it is of another version";
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (it is of "));
+  differs_.clear();
+  EXPECT_EQ(run("1..2"), 0) << err_;
+  EXPECT_THAT(ran_, ElementsAre("seed=1", "seed=2"));
+}
+
+TEST_F(StudyTest, ARunThatAnotherCommandWritesIsNotRemoved) {
+  ASSERT_EQ(run("1..2"), 0) << err_;
+  std::filesystem::remove(study_ / "seed=2" / "summary.json");
+  const FileDescriptor other(
+      ::open((study_ / "seed=2").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("another command writes a run into "));
+  EXPECT_THAT(ran_, IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(study_ / "seed=2" / "metrics.jsonl"));
 }
 
 TEST_F(StudyTest, AKeyThatOnlyTheFinishedRunHasIsADifference) {
@@ -216,6 +258,15 @@ TEST_F(StudyTest, ACombinationThatIsRefusedFailsAlone) {
   EXPECT_THAT(err_, HasSubstr("topology=tree,steps=10  failed: a tree takes at most 5 steps"));
 }
 
+TEST_F(StudyTest, ASeedThatIsRefusedFailsAlone) {
+  accepted_from_ = 3;
+  EXPECT_EQ(run("1..4"), 1);
+  EXPECT_THAT(err_, HasSubstr("error: 2 of 4 runs failed: seed=1: no graph of this seed"));
+  EXPECT_EQ(study_json().at("runs").at(2).at("state"), "finished");
+  EXPECT_EQ(run("1..2"), 2) << "a study without any";
+  EXPECT_EQ(err_, "error: no graph of this seed\n");
+}
+
 TEST_F(StudyTest, NeedsADirectory) {
   study_.clear();
   EXPECT_EQ(run("1..2"), 2);
@@ -245,6 +296,8 @@ TEST_F(StudyTest, CtrlCEndsItAtOnceAndSaysHowToGoOn) {
   interrupt_at_ = 2;
   EXPECT_EXIT(run("1..3"), ::testing::KilledBySignal(SIGINT),
               "stopped: 1 of 3 runs finished; the same command goes on with the others");
+  EXPECT_EQ(study_json().at("runs").at(0).at("state"), "finished");
+  EXPECT_EQ(study_json().at("runs").at(1).at("state"), "open");
   interrupt_at_ = 0;
   EXPECT_EQ(run("1..3"), 0) << err_;
   EXPECT_THAT(ran_, ElementsAre("seed=2", "seed=3"));
