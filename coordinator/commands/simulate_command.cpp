@@ -146,7 +146,10 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
     progress.update(summary.round, outcome.measured ? note_of(*outcome.measured) : std::string());
   };
   SimulateOptions options = options_of(flags, log);
-  if (!flags.out.empty()) options.out = flags.out;
+  if (!flags.out.empty()) {
+    options.out = flags.out;
+    options.inputs = study::InputDigests().of(options.asked);
+  }
   using Note = telemetry::InterruptNote;
   const bool is_saved = saves(flags);
   Note note(is_saved ? Note::On::kAsk : Note::On::kEnd);
@@ -163,6 +166,15 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
 }
 
 int run_once(const SimulateFlags& flags, CommandContext& context) {
+  if (!flags.out.empty() && flags.replay.empty()) {
+    study::InputDigests digests;
+    const auto finished = study::holds_finished(flags.out, asked_settings(flags), digests);
+    if (!finished) return config::report(finished.error(), context.err);
+    if (*finished) {
+      study::print_finished(flags.out, flags.format, context.out);
+      return 0;
+    }
+  }
   for (const std::string& sentence : warnings_of(flags)) {
     context.err << "warning: " << sentence << std::endl;
   }
@@ -192,6 +204,7 @@ Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesyst
                                  study::RunDisplay& display, const Clock& clock) {
   SimulateOptions options = options_of(flags, display.log());
   options.out = out;
+  options.inputs = study::InputDigests().of(options.asked);
   SavePolicy policy(clock.now(), [&] { return display.stop_asked(); });
   options.saves = &policy;
   FederationSimulator::Hooks hooks;

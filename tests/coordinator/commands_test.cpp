@@ -363,8 +363,11 @@ TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   EXPECT_THAT(err, HasSubstr("holds an unfinished simulation: name a new directory"));
   std::filesystem::remove(study / "models" / "run-1-round-1.safetensors");
   EXPECT_EQ(simulate(study), 0) << err << "; what an interrupted one left is no obstacle";
-  EXPECT_EQ(simulate(study), 1);
-  EXPECT_THAT(err, HasSubstr("holds a simulation already: name a new directory with --out, or"));
+  EXPECT_EQ(simulate(study), 0) << err;
+  EXPECT_EQ(out, study.string() + " holds this run, finished: " + (study / "report.html").string() +
+                     "\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "2", "--out", study.string()}), 1);
+  EXPECT_THAT(err, HasSubstr("holds a finished run with other settings (clients is 1 there and 2"));
 }
 
 // --- studies -----------------------------------------------------------------------------------
