@@ -344,6 +344,17 @@ TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
   EXPECT_EQ(round.at("federated_bytes_out"), 10 * 4) << "the model";
 }
 
+TEST_F(CommandsTest, SimulateSaysThatADataSetOfOnesOwnIsNotEvaluated) {
+  const auto rows = directory.path() / "rows.csv";
+  std::ofstream(rows) << "x,label\n1,0\n2,1\n3,0\n4,1\n";
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[data]\ndataset = \"csv:" +
+      rows.string() + "\"\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "1"}), 0) << err;
+  EXPECT_THAT(err, HasSubstr("warning: nothing is evaluated: set evaluate.dataset"));
+}
+
 TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   const std::string job = write_job(
       "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
