@@ -108,6 +108,13 @@ SimulateOptions options_of(const SimulateFlags& flags, Log& log) {
 std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   // An invalid job is refused by the simulation itself.
   std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
+  const Job& job = flags.job;
+  if (job.data.dataset.starts_with("csv:") && job.evaluate.dataset.empty() &&
+      job.evaluate.federated_every == 0) {
+    warnings.push_back(
+        "nothing is evaluated: set evaluate.dataset to a file of test rows, or data.hold-out = 0.1 "
+        "and evaluate.federated-every = 1");
+  }
   if (flags.job.validate(*flags.options.strategies)) {
     std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
                       std::back_inserter(warnings));
@@ -146,7 +153,10 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
     progress.update(summary.round, outcome.measured ? note_of(*outcome.measured) : std::string());
   };
   SimulateOptions options = options_of(flags, log);
-  if (!flags.out.empty()) options.out = flags.out;
+  if (!flags.out.empty()) {
+    options.out = flags.out;
+    options.inputs = study::InputDigests().of(options.asked);
+  }
   using Note = telemetry::InterruptNote;
   const bool is_saved = saves(flags);
   Note note(is_saved ? Note::On::kAsk : Note::On::kEnd);
@@ -163,6 +173,15 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
 }
 
 int run_once(const SimulateFlags& flags, CommandContext& context) {
+  if (!flags.out.empty() && flags.replay.empty()) {
+    study::InputDigests digests;
+    const auto finished = study::holds_finished(flags.out, asked_settings(flags), digests);
+    if (!finished) return config::report(finished.error(), context.err);
+    if (*finished) {
+      study::print_finished(flags.out, flags.format, context.out);
+      return 0;
+    }
+  }
   for (const std::string& sentence : warnings_of(flags)) {
     context.err << "warning: " << sentence << std::endl;
   }
@@ -192,6 +211,7 @@ Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesyst
                                  study::RunDisplay& display, const Clock& clock) {
   SimulateOptions options = options_of(flags, display.log());
   options.out = out;
+  options.inputs = study::InputDigests().of(options.asked);
   SavePolicy policy(clock.now(), [&] { return display.stop_asked(); });
   options.saves = &policy;
   FederationSimulator::Hooks hooks;

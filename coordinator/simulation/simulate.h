@@ -29,6 +29,8 @@ struct SimulateOptions {
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
   // What the user decided, recorded in run.json as `simulation` where it is not empty.
   Settings asked = {};
+  // Digests of the files that it names (study::InputDigests), recorded as `inputs`.
+  Settings inputs = {};
   // The built-in strategies, or a catalogue with the user's own; must outlive the simulation.
   const strategy::Catalogue* strategies = &strategy::builtin_strategies();
 };

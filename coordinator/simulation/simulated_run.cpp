@@ -57,10 +57,10 @@ std::string instruction_set_warning(const RecordedRun& recorded) {
       recorded.instruction_set, here, recorded.instruction_set);
 }
 
-void add_asked(const Settings& asked, boost::json::value& run) {
-  boost::json::object settings;
-  for (const auto& [key, value] : asked) settings[key] = value;
-  run.as_object()["simulation"] = std::move(settings);
+void add_settings(const char* name, const Settings& settings, boost::json::value& run) {
+  boost::json::object object;
+  for (const auto& [key, value] : settings) object[key] = value;
+  run.as_object()[name] = std::move(object);
 }
 
 // What each round says of virtual time: its end, from the start.
@@ -102,7 +102,7 @@ std::string text_before(const PreparedSimulation& simulation) {
                        .seed = job.seed,
                        .job = job_to_toml(simulation.context.job)};
   boost::json::value value = run_to_json(run, {}, {});
-  add_asked(simulation.options.asked, value);
+  add_settings("simulation", simulation.options.asked, value);
   return to_text(value);
 }
 
@@ -200,7 +200,9 @@ class SimulatedRun {
     STARLING_ASSIGN(const auto evaluations, store_->evaluations(id, 1));
     boost::json::value value = run_to_json(*run, rounds, evaluations);
     value.as_object()["instruction_set"] = linalg::default_kernels().name;
-    if (!simulation_.options.asked.empty()) add_asked(simulation_.options.asked, value);
+    const SimulateOptions& options = simulation_.options;
+    if (!options.asked.empty()) add_settings("simulation", options.asked, value);
+    if (!options.inputs.empty()) add_settings("inputs", options.inputs, value);
     if (simulation_.world) add_virtual_seconds(value, simulator_);
     return value;
   }

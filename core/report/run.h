@@ -118,6 +118,8 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> settings = {};  // in the file's order
   // As the command of a simulated federated run had them, before some were resolved for the run.
   std::vector<std::pair<std::string, std::string>> asked = {};
+  // (key, SHA-256) of the files that the settings name, as they were; of older runs none.
+  std::vector<std::pair<std::string, std::string>> inputs = {};
   std::vector<Evaluation> evaluations = {};  // steps never descend
 
   std::string algorithm = {};

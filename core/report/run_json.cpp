@@ -47,6 +47,7 @@ void drop_unused_data(Run& run) {
 Result<void> parse_federated_settings(const json::object& object, Run& run) {
   STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kRun));
   STARLING_ASSIGN(run.asked, parse_settings(object, "simulation", kRun));
+  STARLING_ASSIGN(run.inputs, parse_settings(object, "inputs", kRun));
   for (const auto& setting : run.asked) {
     if (std::ranges::find(run.settings, setting.first, &SettingTexts::value_type::first) ==
         run.settings.end()) {
@@ -104,6 +105,7 @@ Result<Run> parse_summary(std::string_view text) {
   STARLING_ASSIGN(run.steps, number_member(object, "steps", kSummary));
   STARLING_ASSIGN(run.parameters, number_member(object, "parameters", kSummary));
   STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kSummary));
+  STARLING_ASSIGN(run.inputs, parse_settings(object, "inputs", kSummary));
   drop_unused_data(run);
   STARLING_ASSIGN(const json::object* topology, object_member(object, "topology", kSummary));
   if (topology != nullptr) {

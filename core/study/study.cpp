@@ -159,17 +159,15 @@ Error other_settings(const std::filesystem::path& directory, std::string_view st
 // kFinished, or kOpen if the run goes on in the directory or the directory may be removed. A record
 // that is there and cannot be read is an error: it is written last, so that it is none of an
 // interrupted run.
-Result<State> state_of(const std::filesystem::path& directory, const Program& program) {
+Result<State> state_of(const std::filesystem::path& directory, const Program& program,
+                       InputDigests& digests) {
   STARLING_TRY(check_not_in_use(directory));
-  const auto run = report::read_run(directory);
-  if (!run && run.error().code() != "no-run") return run.error();
-  if (run) {
-    const bool whole = report::is_whole(*run);
-    const auto differs = difference(run->told(), program.settings());
-    if (differs) {
-      return other_settings(directory, whole ? "a finished" : "an unfinished", *differs);
-    }
-    if (whole) return State::kFinished;
+  const Settings settings = program.settings();
+  STARLING_ASSIGN(const bool finished, holds_finished(directory, settings, digests));
+  if (finished) return State::kFinished;
+  if (const auto run = report::read_run(directory)) {
+    const auto differs = difference(run->told(), settings);
+    if (differs) return other_settings(directory, "an unfinished", *differs);
   }
   if (program.difference_to_unfinished) {
     const auto differs = program.difference_to_unfinished(directory);
@@ -191,9 +189,10 @@ Result<State> state_of(const std::filesystem::path& directory, const Program& pr
 Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program,
                                         const std::filesystem::path& out) {
   std::vector<Entry> entries;
+  InputDigests digests;
   for (const PlannedRun& run : plan.runs) {
     STARLING_TRY(program.configure(run.settings));
-    STARLING_ASSIGN(const State state, state_of(out / run.name, program));
+    STARLING_ASSIGN(const State state, state_of(out / run.name, program, digests));
     entries.push_back({.run = &run, .state = state, .before = state == State::kFinished});
   }
   return entries;
@@ -344,6 +343,35 @@ std::optional<std::string> difference(const Settings& recorded, const Settings& 
     }
   }
   return std::nullopt;
+}
+
+Result<bool> holds_finished(const std::filesystem::path& directory, const Settings& settings,
+                            InputDigests& digests) {
+  const auto run = report::read_run(directory);
+  if (!run && run.error().code() == "no-run") return false;
+  if (!run) return run.error();
+  if (!report::is_whole(*run)) return false;
+  if (const auto differs = difference(run->told(), settings)) {
+    return other_settings(directory, "a finished", *differs);
+  }
+  if (run->inputs.empty()) return true;
+  for (const auto& [key, digest] : digests.of(settings)) {
+    const auto there = std::ranges::find(run->inputs, key, &Settings::value_type::first);
+    if (there == run->inputs.end() || there->second == digest) continue;
+    return other_settings(directory, "a finished",
+                          fmt::format("the file of {} has changed since", key));
+  }
+  return true;
+}
+
+void print_finished(const std::filesystem::path& directory, config::OutputFormat format,
+                    std::ostream& out) {
+  const std::filesystem::path page = directory / "report.html";
+  if (format == config::OutputFormat::kJson) {
+    out << json::serialize(json::object{{"finished", true}, {"report", page.string()}}) << "\n";
+  } else {
+    out << fmt::format("{} holds this run, finished: {}\n", directory.string(), page.string());
+  }
 }
 
 void RunDisplay::update(double share) {

@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "core/base/settings.h"
 #include "core/config/command_line.h"
+#include "core/study/input_digests.h"
 #include "core/study/study_plan.h"
 #include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
@@ -78,6 +79,14 @@ struct Program {
 
 // The first setting in which two runs differ, "KEY is A there and B here".
 std::optional<std::string> difference(const Settings& recorded, const Settings& wanted);
+
+// Whether the directory holds this run, finished: one with these settings, whose files have not
+// changed since. "out-not-empty" where it holds another finished run.
+[[nodiscard]] Result<bool> holds_finished(const std::filesystem::path& directory,
+                                          const Settings& settings, InputDigests& digests);
+// Says so of a single run that need not run again.
+void print_finished(const std::filesystem::path& directory, config::OutputFormat format,
+                    std::ostream& out);
 
 struct Surroundings {
   const Clock& clock;

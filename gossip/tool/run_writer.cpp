@@ -185,6 +185,7 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   }
   sweep_temporaries(directory);
   STARLING_ASSIGN(RunWriter writer, open(directory));
+  writer.inputs_ = study::InputDigests().of(settings);
   writer.in_use_ = std::move(in_use);
   return writer;
 }
@@ -208,9 +209,17 @@ std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& dire
 }
 
 std::vector<std::string> RunWriter::files() {
-  return {report::kUnfinishedFile, report::kCheckpointFile, "metrics.jsonl", "model.safetensors",
-          "topology.svg",          "links.csv", "speeds.csv",    "presence.csv",
-          "report.html",           "curves",    "summary.json"};
+  return {report::kUnfinishedFile,
+          report::kCheckpointFile,
+          "metrics.jsonl",
+          "model.safetensors",
+          "topology.svg",
+          "links.csv",
+          "speeds.csv",
+          "presence.csv",
+          "report.html",
+          "curves",
+          "summary.json"};
 }
 
 Result<void> RunWriter::write(const Measurement& measurement) {
@@ -224,6 +233,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
                                const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
   boost::json::object summary = beginning_to_json(program, experiment, settings);
+  if (!inputs_.empty()) summary["inputs"] = settings_to_json(inputs_);
   summary["steps"] = result.totals.step;
   summary["totals"] = totals_to_json(result);
   summary["final"] = to_json(result.measurements.back());

@@ -58,6 +58,7 @@ class RunWriter {
 
   std::filesystem::path directory_;
   DirectoryLock in_use_;  // of a run that may be gone on with
+  Settings inputs_;       // digests of its files (study::InputDigests), as it began
   std::ofstream metrics_;
 };
 

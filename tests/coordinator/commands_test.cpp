@@ -344,6 +344,17 @@ TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
   EXPECT_EQ(round.at("federated_bytes_out"), 10 * 4) << "the model";
 }
 
+TEST_F(CommandsTest, SimulateSaysThatADataSetOfOnesOwnIsNotEvaluated) {
+  const auto rows = directory.path() / "rows.csv";
+  std::ofstream(rows) << "x,label\n1,0\n2,1\n3,0\n4,1\n";
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[data]\ndataset = \"csv:" +
+      rows.string() + "\"\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "1"}), 0) << err;
+  EXPECT_THAT(err, HasSubstr("warning: nothing is evaluated: set evaluate.dataset"));
+}
+
 TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   const std::string job = write_job(
       "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
@@ -363,8 +374,11 @@ TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   EXPECT_THAT(err, HasSubstr("holds an unfinished simulation: name a new directory"));
   std::filesystem::remove(study / "models" / "run-1-round-1.safetensors");
   EXPECT_EQ(simulate(study), 0) << err << "; what an interrupted one left is no obstacle";
-  EXPECT_EQ(simulate(study), 1);
-  EXPECT_THAT(err, HasSubstr("holds a simulation already: name a new directory with --out, or"));
+  EXPECT_EQ(simulate(study), 0) << err;
+  EXPECT_EQ(out, study.string() + " holds this run, finished: " + (study / "report.html").string() +
+                     "\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "2", "--out", study.string()}), 1);
+  EXPECT_THAT(err, HasSubstr("holds a finished run with other settings (clients is 1 there and 2"));
 }
 
 // --- studies -----------------------------------------------------------------------------------

@@ -241,10 +241,29 @@ TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
   const auto before = read_text_file(out + "/metrics.jsonl", 1 << 20);
   const Answer again = run_small({"--out", out, "--seed", "2"});
   EXPECT_EQ(again.code, 1);
-  EXPECT_EQ(
-      again.err,
-      "error: " + out + " holds a finished run: name a new directory with --out, or remove it\n");
+  EXPECT_EQ(again.err, "error: " + out +
+                           " holds a finished run with other settings (seed is 1 there and 2 "
+                           "here): name a new directory with --out, or remove that run\n");
+  const Answer same = run_small({"--out", out});
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.out, out + " holds this run, finished: " + out + "/report.html\n");
   EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
+}
+
+TEST_F(SimulateCommand, ARunWhoseFilesHaveChangedSinceIsAnother) {
+  const std::string links = write("links.csv", "from,to,latency\n0,1,20ms\n");
+  const std::vector<std::string> one = {"--links", links, "--out", path("one")};
+  const std::vector<std::string> study = {"--links", links, "--out", path("study"), "--seeds", "1"};
+  ASSERT_EQ(run_small(one).code, 0);
+  ASSERT_EQ(run_small(study).code, 0);
+  EXPECT_EQ(run_small(one).code, 0);
+  EXPECT_EQ(run_small(study).code, 0);
+  write("links.csv", "from,to,latency\n0,1,40ms\n");
+  for (const auto& command : {one, study}) {
+    const Answer answer = run_small(command);
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_THAT(answer.err, HasSubstr("(the file of network.links has changed since)"));
+  }
 }
 
 TEST_F(SimulateCommand, ADirectoryWithOtherFilesIsLeftAlone) {

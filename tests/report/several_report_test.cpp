@@ -16,6 +16,7 @@
 #include "core/report/curve_files.h"
 #include "core/report/facets.h"
 #include "core/report/run_json.h"
+#include "core/report/run_report.h"
 #include "core/report/seed_groups.h"
 #include "core/report/study_directory.h"
 #include "tests/report/run_samples.h"
