@@ -452,10 +452,10 @@ std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
 
-// Where to go on, of what neighbours say; at or before our own exchange: nowhere else. What enough
-// of them confirm is believed in reason, and then the further one, which waits where it is. What a
-// single one says is believed as far as it makes up for time that we lost, and not at all before we
-// know what an exchange takes.
+// Where to go on, of what members with a link say; at or before our own exchange: nowhere else.
+// What enough of them confirm is believed in reason, and then the further one, which waits where it
+// is. What a single one says is believed as far as it makes up for time that we lost, and not at
+// all before we know what an exchange takes.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
   for (const auto& [member, neighbour] : neighbours_) {
@@ -733,7 +733,9 @@ void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
   } else if (next_era > std::max(next_era_, era_)) {
     plan_era(exchange_ + 1 + options_.spread);  // too late for that one: one that all can reach
   }
-  if (era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
+  // Nobody has begun anew at an exchange that is still to come.
+  const bool can_be = era <= exchange_ + options_.spread;
+  if (can_be && era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
 }
 
 }  // namespace starling::gossip

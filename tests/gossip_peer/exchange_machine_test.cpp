@@ -174,6 +174,47 @@ TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
   }
 }
 
+// Of three on a ring whose shared state begins anew; what the others say of it is the test's.
+class Beginnings : public ::testing::Test {
+ protected:
+  Beginnings() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) {
+    ExchangeOptions options;
+    options.schedule.steps = 5000;
+    options.loss_safe = false;
+    machine_.emplace(options, *topology_, 0, std::vector<std::string>(3, "node"), 0, now_);
+    feed(Begin{});
+  }
+  void feed(Event event) {
+    for (Action& action : machine_->on(std::move(event), now_)) {
+      if (const auto* train = std::get_if<Train>(&action)) restarts_ += train->restart ? 1 : 0;
+      if (const auto* announce = std::get_if<Announce>(&action)) announced_ = *announce;
+    }
+  }
+  void exchange(std::uint32_t era) {
+    const Exchange at = machine_->exchange();
+    now_ += std::chrono::milliseconds(100);
+    feed(Trained{});
+    feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
+    feed(MessageReceived{{2, {.exchange = at, .era = era}, {}, {}}});
+    feed(Mixed{});
+  }
+
+  TimePoint now_{};
+  std::unique_ptr<const topologies::Topology> topology_;
+  std::optional<ExchangeMachine> machine_;
+  int restarts_ = 0;
+  Announce announced_;
+};
+
+TEST_F(Beginnings, AreNotAskedForByAnEraThatIsStillToCome) {
+  for (int i = 0; i < 50; ++i) exchange(1U << 31);
+  EXPECT_EQ(restarts_, 0);
+  exchange(50);
+  exchange(0);
+  exchange(0);
+  EXPECT_EQ(restarts_, 1);
+}
+
 // A machine whose algorithm shares state along the edges of a ring of five, at work in exchange 0.
 struct SharedStateMachine {
   SharedStateMachine() {
