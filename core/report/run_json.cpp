@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <optional>
 
 #include "core/report/json_members.h"
 
@@ -91,7 +92,8 @@ Result<void> parse_totals(const json::object& object, Run& run) {
   return {};
 }
 
-Result<Run> parse_summary(std::string_view text) {
+// `last_step`: of the last evaluation, where the run has ended.
+Result<Run> parse_summary(std::string_view text, std::optional<double>& last_step) {
   STARLING_ASSIGN(const json::object object, parse_object(text, kSummary));
   Run run;
   STARLING_ASSIGN(run.program, text_member(object, "program", kSummary));
@@ -113,6 +115,10 @@ Result<Run> parse_summary(std::string_view text) {
   }
   STARLING_ASSIGN(const json::object* totals, object_member(object, "totals", kSummary));
   if (totals != nullptr) STARLING_TRY(parse_totals(*totals, run));
+  STARLING_ASSIGN(const json::object* final, object_member(object, "final", kSummary));
+  if (final != nullptr) {
+    STARLING_ASSIGN(last_step, number_member(*final, "step", "summary.json, final"));
+  }
   return run;
 }
 
@@ -204,7 +210,8 @@ Result<void> parse_outcome(const json::object& object, Run& run) {
 }  // namespace
 
 Result<Run> parse_simulation(std::string_view summary, std::string_view metrics) {
-  STARLING_ASSIGN(Run run, parse_summary(summary));
+  std::optional<double> last_step;
+  STARLING_ASSIGN(Run run, parse_summary(summary, last_step));
   for (std::size_t number = 1; !metrics.empty(); ++number) {
     const std::size_t end = std::min(metrics.find('\n'), metrics.size());
     const std::string_view line = metrics.substr(0, end);
@@ -213,6 +220,12 @@ Result<Run> parse_simulation(std::string_view summary, std::string_view metrics)
     const std::string where = fmt::format("metrics.jsonl, line {}", number);
     STARLING_ASSIGN(const Evaluation evaluation, parse_evaluation(line, where));
     STARLING_TRY(add(run, evaluation, where));
+  }
+  if (last_step && run.last(Measure::kStep) != *last_step) {
+    return bad_run("metrics.jsonl",
+                   fmt::format("its last evaluation is not that of step {}, as summary.json says: "
+                               "lines are missing; run it again",
+                               *last_step));
   }
   return run;
 }

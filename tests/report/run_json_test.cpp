@@ -77,6 +77,10 @@ TEST(ParseSimulation, RefusesWithFileAndLine) {
       {"{}", good + "{\"eval_loss\": 1}", "metrics.jsonl, line 2: it has no 'step'"},
       {"{}", good + "\n{\"step\": 0.5}", "metrics.jsonl, line 3: step 0.5 follows step 1"},
       {"{}", "{\"step\": -1}", "metrics.jsonl, line 1: it has no 'step' of 0 or more"},
+      {"{\"final\": {\"step\": 20}}", good,
+       "metrics.jsonl: its last evaluation is not that of step 20, as summary.json says: lines are "
+       "missing; run it again"},
+      {"{\"final\": {\"step\": 20}}", "", "metrics.jsonl: its last evaluation is not"},
       {"{}", std::string(100000, '['), "metrics.jsonl, line 1: not JSON"},
   };
   for (const Refusal& refusal : refusals) {
