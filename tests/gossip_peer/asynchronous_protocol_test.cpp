@@ -10,6 +10,7 @@
 #include "core/train/evaluator.h"
 #include "gossip/algorithms/push_sum.h"
 #include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/machine_bench.h"
 #include "tests/gossip_peer/peer_cluster.h"
 #include "tests/gossip_peer/peer_world.h"
 #include "tests/gossip_peer/world_invariants.h"
@@ -65,44 +66,54 @@ void flap_links(PeerWorld& world) {
 
 // --- who may ask --------------------------------------------------------------------------------
 
-// A request with the receiver's own model.
-TransferFlow::Whole request(const FakeNetwork& net, Member from, Member to) {
-  const std::span<const float> model = model_of(net, to);
-  return {{.content = PairMessage{.kind = PairMessage::Kind::kRequest,
-                                  .number = 1,
-                                  .sender_incarnation = from + 1,
-                                  .receiver_incarnation = to + 1,
-                                  .floats = model.size()}},
-          SharedBytes::own(to_bytes(as_bytes(model)))};
-}
-
 TEST(AsynchronousProtocol, OnlyNeighboursAreAnswered) {
-  FakeNetwork net(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"), 1);
-  start_all(net);
-  const auto& training = *net.peers[0]->training;
-  for (const Member from : {1U, 5U}) {
-    EXPECT_TRUE(training.check(from, request(net, from, 0).transfer)) << from;
-  }
+  PeerWorld world(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"), 1);
+  world.begin();
+  world.run_to_exchange(0, 1);
+  const VectorTransfer request{.content = PairMessage{.kind = PairMessage::Kind::kRequest,
+                                                      .number = 1,
+                                                      .floats = world.experiment.parameters()}};
+  const VectorTransfer greeting{.content = PairMessage{.sender_incarnation = 7}};
+  for (const Member from : {1U, 5U}) EXPECT_TRUE(world.training(0).check(from, request)) << from;
   for (const Member from : {2U, 3U, 4U}) {
-    EXPECT_FALSE(training.check(from, request(net, from, 0).transfer)) << from;
-    const VectorTransfer greeting{.content = PairMessage{.sender_incarnation = from + 1}};
-    EXPECT_TRUE(training.check(from, greeting)) << from;
+    EXPECT_FALSE(world.training(0).check(from, request)) << from;
+    EXPECT_TRUE(world.training(0).check(from, greeting)) << from;
   }
 }
 
 // Each answer draws the model half way to the sender's.
 TEST(AsynchronousProtocol, ANeighbourIsAnsweredSixteenTimesBetweenTwoPhases) {
-  FakeNetwork net(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"), 1);
-  start_all(net);
-  int replies = 0;
-  net.on_send = [&](Member, Member, const VectorTransfer& transfer) {
-    replies += pair_of(transfer).kind == PairMessage::Kind::kReply && pair_of(transfer).number > 0;
-  };
-  for (int time = 0; time < 100; ++time) {  // one of the two answers
-    net.peers[0]->training->take(1, request(net, 1, 0));
-    net.peers[1]->training->take(0, request(net, 0, 1));
+  for (const Member self : {0U, 1U}) {
+    starling::testing::MachineBench bench(testing::small_network_of_steps(50, "ring", 6, "ad-psgd"),
+                                          self);
+    const Member neighbour = 1 - self;
+    bench.links = {{neighbour, protocol::PeerHello{}}};
+    bench.give(bench.world.roster(1));
+    const auto greetings = bench.transfers<PairMessage>();
+    ASSERT_FALSE(greetings.empty());
+    const auto hear = [&](std::uint32_t number) {
+      const std::size_t floats = number > 0 ? bench.world.experiment.parameters() : 0;
+      const VectorTransfer transfer{
+          .epoch = 1,
+          .content = PairMessage{
+              .kind = number > 0 ? PairMessage::Kind::kRequest : PairMessage::Kind::kPush,
+              .number = number,
+              .sender_incarnation = 7,
+              .receiver_incarnation = greetings[0].content.sender_incarnation,
+              .floats = floats}};
+      const std::vector<float> model(floats, 0.0F);
+      bench.feed(peer::TransferReceived{
+          neighbour, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(model))))}});
+    };
+    hear(0);
+    for (std::uint32_t number = 1; number <= 100; ++number) hear(number);
+    const bool is_active = run_of(bench.world.experiment).plan.active[self] != 0;
+    std::size_t replies = 0;
+    for (const auto& [pair, send] : bench.transfers<PairMessage>()) {
+      replies += pair.kind == PairMessage::Kind::kReply && pair.number > 0;
+    }
+    EXPECT_EQ(replies, is_active ? 0U : 16U);
   }
-  EXPECT_EQ(replies, 16);
 }
 
 // --- mass ---------------------------------------------------------------------------------------

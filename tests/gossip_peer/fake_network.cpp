@@ -45,7 +45,6 @@ void FakeNetwork::Peer::send(Member to, protocol::VectorTransfer transfer, Share
   if (!network_.link(self_, to).up) return;
   if (network_.on_send) network_.on_send(self_, to, transfer);
   transfer.epoch = 1;
-  if (network_.forge) network_.forge(self_, transfer);
   if (network_.falsify) data = network_.falsify(self_, std::move(data));
   carry(to, [from = self_, transfer, data](gossip::TrainingProtocol& receiver) {
     if (receiver.check(from, transfer)) {

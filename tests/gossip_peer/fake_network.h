@@ -107,8 +107,6 @@ class FakeNetwork {
   std::function<void(Member from, Member to, const protocol::VectorTransfer&)> on_send;
   // Where set: what is sent instead of the data.
   std::function<SharedBytes(Member from, SharedBytes data)> falsify;
-  // Where set: changes what is sent beside the data.
-  std::function<void(Member from, protocol::VectorTransfer&)> forge;
 
  private:
   struct Link {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer's machine alone: events in, actions out. It belongs to node-01 of a world of which nothing
+// A peer's machine alone: events in, actions out. It belongs to a node of a world of which nothing
 // else runs; SetRoster and Prepare are answered at once, computations by hand.
 #pragma once
 
@@ -21,14 +21,15 @@ class MachineBench {
  public:
   using Member = protocol::Member;
 
-  explicit MachineBench(gossip::NetOptions options = gossip::testing::small_network("ring", 3))
+  explicit MachineBench(gossip::NetOptions options = gossip::testing::small_network("ring", 3),
+                        Member place = 0)
       : world(options, 1),
-        machine(world.options, *world.peers[0]->identity,
-                [this](const gossip::NetworkRun& run, Member self, std::uint64_t step,
-                       std::optional<gossip::FallbackPace> pace) {
+        machine(world.options, *world.peers[place]->identity,
+                [this, place](const gossip::NetworkRun& run, Member self, std::uint64_t step,
+                              std::optional<gossip::FallbackPace> pace) {
                   ++local_steps_made;
-                  return std::make_shared<gossip::LocalSteps>(run, world.experiment.parts[0], self,
-                                                              step, pace);
+                  return std::make_shared<gossip::LocalSteps>(run, world.experiment.parts[place],
+                                                              self, step, pace);
                 }),
         wall(world.wall_now()) {}
 

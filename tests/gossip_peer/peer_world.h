@@ -152,7 +152,7 @@ class PeerWorld {
   // Ways that are slower, one way: by so many times.
   std::map<std::pair<std::string, std::string>, int> slow;
   // Where set: sees the vectors that are about to be sent over a link, and may change them.
-  std::function<void(std::size_t from, std::size_t to, const protocol::VectorTransfer&,
+  std::function<void(std::size_t from, std::size_t to, protocol::VectorTransfer&,
                      SharedBytes& data)>
       on_transfer;
 

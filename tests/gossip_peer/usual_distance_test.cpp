@@ -250,22 +250,22 @@ TEST(UsualDistance, AMemberThatPushesHugeMassSpoilsNothing) {
 // on as one's own.
 TEST(UsualDistance, AMemberThatCountsWhatIsNotThereSpoilsNothing) {
   for (const double count : {1e300, 1e3, 4.0, 1.5, 0.0, -1.0}) {
-    FakeNetwork net(testing::small_network_of_steps(300, "path", 4, "relaysgd"), 5);
-    net.forge = [&](protocol::Member from, protocol::VectorTransfer& transfer) {
+    PeerWorld world(testing::small_network_of_steps(300, "path", 4, "relaysgd"), 5);
+    world.on_transfer = [&](std::size_t from, std::size_t, protocol::VectorTransfer& transfer,
+                            SharedBytes&) {
       auto* const message = std::get_if<protocol::MixMessage>(&transfer.content);
       if (from == 3 && message != nullptr && message->scalar) message->scalar = count;
     };
-    start_and_connect(net);
-    net.run_to_rest();
-    for (const protocol::Member member : {0U, 1U, 2U}) {
-      const auto& peer = *net.peers[member];
-      EXPECT_FALSE(peer.failure) << count;
-      const bool blames = std::ranges::any_of(peer.said, [](const std::string& line) {
+    world.begin();
+    world.run_to_end();
+    for (const std::size_t i : {0U, 1U, 2U}) {
+      EXPECT_FALSE(world.peers[i]->shell().machine().failure()) << count;
+      const bool blames = std::ranges::any_of(world.said(i), [](const std::string& line) {
         return line.find("sent in exchange") != line.npos;
       });
-      EXPECT_EQ(blames, member == 2) << count << ": only its neighbour, and only it";
-      const auto evaluated = train::evaluate(*net.experiment.model, *peer.training->model(),
-                                             net.experiment.parts.front());
+      EXPECT_EQ(blames, i == 2) << count << ": only its neighbour, and only it";
+      const auto evaluated = train::evaluate(*world.experiment.model, *world.training(i).model(),
+                                             world.experiment.parts.front());
       EXPECT_GT(evaluated->accuracy, 0.85) << count;
     }
   }
@@ -273,21 +273,19 @@ TEST(UsualDistance, AMemberThatCountsWhatIsNotThereSpoilsNothing) {
 
 // What is far is known from the epoch before, also of the first messages.
 TEST(UsualDistance, AnotherEpochDoesNotForgetIt) {
-  FakeNetwork net(testing::small_network_of_steps(300, "ring", 4), 5);
-  start_and_connect(net);
-  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 50; });
-  net.join_without_starting();
-  std::map<protocol::Member, int> sent;
-  net.falsify = [&](protocol::Member from, SharedBytes data) {
-    if (from != 3 || data.size() == 0 || net.peers[3]->run == &net.run || ++sent[from] > 2) {
-      return data;
-    }
-    const std::vector<float> far(data.size() / sizeof(float), 20);
-    return SharedBytes::own(to_bytes(as_bytes(std::span(far))));
+  PeerWorld world(testing::small_network_of_steps(300, "ring", 4), 5);
+  world.begin();
+  world.run_to_exchange(0, 50);
+  int sent = 0;
+  world.on_transfer = [&](std::size_t from, std::size_t, const protocol::VectorTransfer& transfer,
+                          SharedBytes& data) {
+    const bool lies = from == 3 && transfer.epoch == 2 && !data.empty() && ++sent <= 2;
+    if (lies) data = all_equal(data, 20);
   };
-  net.run_until([&] { return net.peers[0]->training->progress().exchange >= 100; });
-  EXPECT_GE(sent[3], 2);
-  EXPECT_TRUE(says_far(net));
+  world.publish(world.roster(2));
+  world.run_to_exchange(0, 100);
+  EXPECT_GE(sent, 2);
+  EXPECT_TRUE(says_far(world));
 }
 
 }  // namespace

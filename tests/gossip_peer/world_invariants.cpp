@@ -121,13 +121,14 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
   void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
                      gossip::TransferFlow::Urgency urgency) override {
     check(to, "sends vectors to", transfer.epoch);
+    protocol::VectorTransfer sent = transfer;
     if (watch_.world_.on_transfer && links_->is_up(to)) {
       const auto& peers = watch_.world_.peers;
       const auto receiver = std::ranges::find(peers, name(to), &PeerWorld::Peer::name);
-      watch_.world_.on_transfer(index_, static_cast<std::size_t>(receiver - peers.begin()),
-                                transfer, data);
+      watch_.world_.on_transfer(index_, static_cast<std::size_t>(receiver - peers.begin()), sent,
+                                data);
     }
-    links_->send_transfer(to, transfer, std::move(data), urgency);
+    links_->send_transfer(to, sent, std::move(data), urgency);
   }
   Counters counters() const override { return links_->counters(); }
 
