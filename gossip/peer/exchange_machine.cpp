@@ -176,7 +176,8 @@ TimePoint ExchangeMachine::give_up_at(Member member) const {
 
 // Once may happen to anybody.
 Duration ExchangeMachine::longest_wait(const Neighbour& neighbour) const {
-  const Duration longest = options_.patience_max / (1 << std::max(neighbour.held_up - 1, 0));
+  if (neighbour.held_up <= 1) return options_.patience_max;
+  const Duration longest = options_.patience_max / (1 << (neighbour.held_up - 1));
   return longest >= options_.patience_min ? longest : Duration::zero();
 }
 

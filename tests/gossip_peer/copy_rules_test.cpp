@@ -19,7 +19,7 @@ class CopyRulesTest : public ::testing::Test {
   }
   CopyRules rules{{.lag = 4,
                    .neighbours = {.at_once = 2, .every = std::chrono::seconds(30)},
-                   .others = {.at_once = 1, .every = std::chrono::seconds(60)}}};
+                   .others = {.at_once = 2, .every = std::chrono::seconds(60)}}};
 };
 
 TEST_F(CopyRulesTest, NeighboursAndThoseWhoAreBehindAreGivenTheModel) {
@@ -69,6 +69,7 @@ TEST_F(CopyRulesTest, AFewModelsAtOnceAndThenOneInAWhile) {
 
 TEST_F(CopyRulesTest, WhoIsNoNeighbourIsGivenLess) {
   rules.greeted(1, {.begun = false}, 0);
+  EXPECT_TRUE(gives(1, false));
   EXPECT_TRUE(gives(1, false));
   EXPECT_FALSE(gives(1, false, kStart + std::chrono::seconds(59)));
   EXPECT_TRUE(gives(1, false, kStart + std::chrono::seconds(60)));
