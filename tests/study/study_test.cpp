@@ -25,7 +25,6 @@ namespace json = boost::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 struct TestOptions {
   std::uint64_t seed = 1;
