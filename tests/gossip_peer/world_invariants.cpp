@@ -373,7 +373,7 @@ void WorldInvariants::look(std::size_t index) {
   peers_[index].roster = std::max(peers_[index].roster, roster);
   const EpochSession* session = machine.session();
   if (session == nullptr) {
-    process.kept_at = now;  // it may begin again in the same epoch
+    process.epoch = 0;  // it may begin again in the same one
     if (!process.closing) process.copying_since.reset();
     return;
   }
