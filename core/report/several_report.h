@@ -10,10 +10,10 @@
 
 namespace starling::report {
 
-// Requires: at least two runs.
 // A section that names them; none where there are none.
 void add_left_out(Page& page, std::span<const LeftOut> left_out);
 
+// Requires: at least two runs.
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out = {});
 
 }  // namespace starling::report

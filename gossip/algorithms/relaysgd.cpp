@@ -49,7 +49,7 @@ void RelaySgd<T>::prepare(const Links& links) {
   for (const Neighbour& from : neighbours_) total += from.count;
   for_parts({0, x_.size()}, [&](Columns part) { relay(part, total); });
   for (Neighbour& to : neighbours_) {
-    // Whoever counts more nodes than there are must not make this one pass on what none can have.
+    // A neighbour may lie about its count: what is passed on stays a count that a node can have.
     const double count = std::min(total - to.count, std::max(nodes_ - 1.0, 1.0));
     to.message = {.first = to.sent, .scalar = count, .has_scalar = true};
   }
@@ -63,7 +63,7 @@ const Message<T>& RelaySgd<T>::message(std::size_t receiver) const {
 template <class T>
 void RelaySgd<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
   STARLING_CHECK(inbox.size() == neighbours_.size());
-  double total = 1;  // at most the nodes, unless somebody lies
+  double total = 1;  // more than the nodes only if a neighbour lies
   for (const Received<T>& received : inbox) {
     if (received.message != nullptr) total += received.message->scalar;
   }

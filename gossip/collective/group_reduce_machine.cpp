@@ -338,7 +338,7 @@ bool GroupReduceMachine::one_gives_way(Member from, const protocol::ReduceNote& 
   return true;
 }
 
-// A minority, to us who are none.
+// Whether they are a minority while we have a quorum.
 bool GroupReduceMachine::gives_way(Progress theirs) const {
   return theirs.backed < theirs.exchange && !is_minority();
 }
@@ -353,7 +353,7 @@ void GroupReduceMachine::copy_model_of_quorum() {
   returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
   busy_ = false;
   groups_.erase(at_.exchange);
-  // Of the others nobody knows whether they are of that quorum.
+  // Other members may not belong to that quorum.
   actions_.emplace_back(CatchUp{.next = theirs, .donors = {from}});
 }
 

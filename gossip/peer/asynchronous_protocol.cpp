@@ -24,8 +24,8 @@ namespace {
 constexpr Exchange kFarFactor = 4;
 constexpr Exchange kFarSlack = 8;
 constexpr std::size_t kAsyncDonorsMax = 4;
-// Requests of one neighbour that are answered between two local phases: each gives it this model
-// and pulls half way to its own. Whoever trains faster asks more than once.
+// How many requests of one neighbour are answered between two local phases. Each answer moves this
+// model half way to the neighbour's. A faster neighbour asks more than once.
 constexpr int kRequestsMax = 16;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);

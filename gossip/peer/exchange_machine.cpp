@@ -729,12 +729,12 @@ void ExchangeMachine::plan_era(Exchange at_least) {
 void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
   if (options_.loss_safe) return;
   if (next_era > exchange_) {
-    // Of several the earliest, which all hear of in time too: nobody can put it off by a later one.
+    // The earliest of those planned: a later one would let a member postpone it for ever.
     next_era_ = next_era_ > exchange_ ? std::min(next_era_, next_era) : next_era;
   } else if (next_era > std::max(next_era_, era_)) {
     plan_era(exchange_ + 1 + options_.spread);  // too late for that one: one that all can reach
   }
-  // Nobody has begun anew at an exchange that is still to come.
+  // An era later than this is a lie: no member is so far ahead.
   const bool can_be = era <= exchange_ + options_.spread;
   if (can_be && era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
 }

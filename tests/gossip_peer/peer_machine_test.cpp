@@ -666,20 +666,21 @@ TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
   EXPECT_TRUE(peer.said("nobody gave a model: goes on with its own"));
 }
 
-// One of three on a ring, whose neighbours have come to exchange 50 without it.
+// It is one of three on a ring, and its neighbours come to exchange 50 without it.
+void fall_behind(MachineBench& peer) {
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.pass(1s);  // in which the others can have come so far
+  peer.hear_model(1, 50);
+  peer.hear_model(2, 50);
+  peer.compute();
+  EXPECT_EQ(peer.state(), "catching-up");
+}
+
 class WhoCopies : public ::testing::Test {
  protected:
-  WhoCopies() : peer(testing::small_network_of_steps(200, "ring", 3)) {
-    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
-    peer.give(peer.world.roster(1));
-    peer.compute();
-    peer.pass(1s);  // in which the others can have come so far
-    peer.hear_model(1, 50);
-    peer.hear_model(2, 50);
-    peer.clear();
-    peer.compute();
-    EXPECT_EQ(peer.state(), "catching-up");
-  }
+  WhoCopies() : peer(testing::small_network_of_steps(200, "ring", 3)) { fall_behind(peer); }
 
   MachineBench peer;
 };
@@ -747,14 +748,7 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
     NetOptions options = testing::small_network_of_steps(200, "ring", 3);
     options.train.train.optimizer = optimizer;
     MachineBench peer(options);
-    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
-    peer.give(peer.world.roster(1));
-    peer.compute();
-    peer.pass(1s);  // in which the others can have come so far
-    peer.hear_model(1, 50);
-    peer.hear_model(2, 50);
-    peer.compute();
-    EXPECT_EQ(peer.state(), "catching-up");
+    fall_behind(peer);
     for (const protocol::Member member : {1, 2}) {
       const auto asks = peer.sent<protocol::ColumnsAsk>(member);
       ASSERT_THAT(asks, SizeIs(1));
