@@ -242,12 +242,13 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
   }
   const std::string few = fmt::format("no quorum of {}", names_.size() / 2 + 1);
   const bool is_fresh = 2 * members > names_.size();
-  host_.say(LogLevel::kWarning,
-            fmt::format("exchange {} had {} of {} members, {}: trains on at the usual "
-                        "pace, and takes the model of a quorum when it meets one; if the others "
-                        "are gone for good, a new roster without them ends this",
-                        at_.exchange, members, names_.size(),
-                        is_fresh ? "no quorum of members that were not started again lately" : few));
+  host_.say(
+      LogLevel::kWarning,
+      fmt::format("exchange {} had {} of {} members, {}: trains on at the usual "
+                  "pace, and takes the model of a quorum when it meets one; if the others "
+                  "are gone for good, a new roster without them ends this",
+                  at_.exchange, members, names_.size(),
+                  is_fresh ? "no quorum of members that were not started again lately" : few));
 }
 
 // Others have come further without us.
