@@ -21,7 +21,7 @@ std::vector<AsyncSend<T>> PushSum<T>::trained(std::span<const T> update, const L
   } else {
     for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update[i];
   }
-  if (weight() < MassLedger::kLeastWeight) return {};
+  if (!ledger_ && weight() < MassLedger::kLeastWeight) return {};
   ++number_;
   return ledger_ ? push_totals(links) : push(links);
 }

@@ -209,14 +209,17 @@ bool AsynchronousProtocol::somebody_trains() const {
   });
 }
 
-// Along the edges of now, a real peer's now being its own phases, to those who are there: what the
-// others would get stays here.
+// Along the edges of now, a real peer's now being its own phases, to those who are there and took
+// the last total: what the others would get stays here. So no more mass than that of one push is
+// ever under way to one who was cut off, however long it takes to find out and however short phases
+// are.
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
-    if (neighbours_[receiver.node].open()) {
+    const Neighbour& neighbour = neighbours_[receiver.node];
+    if (neighbour.open() && neighbour.unconfirmed == 0) {
       receivers.push_back(receiver);
     } else {
       links.self_weight += receiver.weight;
@@ -255,6 +258,19 @@ void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedByt
 
 void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }
 
+// Whether or not its mass could be used: what was not taken comes with the next total.
+void AsynchronousProtocol::confirm(Member to, std::uint64_t number) {
+  PairMessage confirmation = message_to(to);
+  confirmation.kind = PairMessage::Kind::kReply;
+  confirmation.number = number;
+  send(to, confirmation, {});
+}
+
+bool AsynchronousProtocol::is_confirmation(const PairMessage& pair) const {
+  return algorithm_->counts_on_edges() && pair.kind == PairMessage::Kind::kReply &&
+         pair.floats == 0 && pair.packed == 0;
+}
+
 void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) {
   for (const AsyncSend<float>& each : sends) {
     const AsyncMessage<float>& message = *each.message;
@@ -266,6 +282,7 @@ void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) 
     pair.packed = message.packed.size();
     if (message.has_scalar) pair.scalar = message.scalar;
     if (message.kind == Kind::kRequest) asked_ = each.to;
+    if (algorithm_->counts_on_edges()) neighbours_[each.to].unconfirmed = message.number;
     const ByteView bytes =
         message.packed.empty() ? as_bytes(std::span(message.vector)) : ByteView(message.packed);
     send(each.to, pair, SharedBytes(each.message, bytes));
@@ -278,7 +295,8 @@ Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& tran
     return rejected("not-wanted", "this transfer is of no use here");
   }
   const std::uint64_t size = run_.initial.size();
-  const bool is_empty = pair->floats == 0 && pair->packed == 0 && pair->number == 0;
+  const bool is_empty =
+      (pair->floats == 0 && pair->packed == 0 && pair->number == 0) || is_confirmation(*pair);
   const bool is_vector = pair->floats == size && pair->packed == 0;
   const bool is_mass = pair->floats == 0 && pair->packed == MassLedger::total_bytes(size);
   const bool is_neighbour =
@@ -298,20 +316,26 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
   Neighbour& neighbour = neighbours_[from];
   if (neighbour.incarnation != pair.sender_incarnation) {
     neighbour.incarnation = pair.sender_incarnation;
+    neighbour.unconfirmed = 0;
     algorithm_->forget(from);
   }
   neighbour.heard = true;
   neighbour.phases = std::min(pair.phases, total_);
   neighbour.support = whole.transfer.support;
   neighbour.support_at = host_.now();
+  // Who introduces itself may have forgotten what it was sent.
+  if (pair.number == 0 || (is_confirmation(pair) && pair.number == neighbour.unconfirmed)) {
+    neighbour.unconfirmed = 0;
+  }
   // What a minority learned apart is not mixed in: it is about to take the majority's model.
   const bool counts = quorum_.counts(neighbour.support, host_.now());
   // It may hear nothing from us but answers, and must learn that a quorum went on without it.
   const bool is_ignored = pair.number > 0 && !counts;
   if (pair.receiver_incarnation != incarnation_ || is_ignored) {
     introduce(from);
-  } else if (pair.number > 0 && !behind()) {
-    receive(from, pair, whole.data);
+  } else if (pair.number > 0 && !is_confirmation(pair)) {
+    if (!behind()) receive(from, pair, whole.data);
+    if (algorithm_->counts_on_edges()) confirm(from, pair.number);
   }
   begin_if_joined();
 }
@@ -389,6 +413,7 @@ void AsynchronousProtocol::link_lost(Member member) {
   if (found == neighbours_.end()) return;
   found->second.heard = false;
   found->second.far_ahead = false;
+  found->second.unconfirmed = 0;
   if (asked_ == member) give_up();
 }
 

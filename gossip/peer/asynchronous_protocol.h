@@ -63,6 +63,7 @@ class AsynchronousProtocol final : public ProtocolBase {
     bool heard = false;             // over the present link: its incarnation is this one
     bool reachable = true;          // by failure detection
     bool far_ahead = false;         // when its link came up
+    std::uint64_t unconfirmed = 0;  // number of the total that is on its way there; 0: none
     protocol::Support support;      // as it said last
     TimePoint support_at{};         // when that was
 
@@ -86,6 +87,8 @@ class AsynchronousProtocol final : public ProtocolBase {
   void ignore(Member from, const std::string& why);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
+  void confirm(Member to, std::uint64_t number);
+  bool is_confirmation(const protocol::PairMessage& pair) const;
   void caught_up();
   // That says who sends, and to whom.
   protocol::PairMessage message_to(Member to) const;

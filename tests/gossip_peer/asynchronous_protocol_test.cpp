@@ -160,6 +160,33 @@ TEST(AsynchronousProtocol, AtRestAllWeightIsWithThePeers) {
   EXPECT_EQ(sum, MassLedger::Fixed{4} << 40);
 }
 
+// While it is not known that two are cut off, the others do hundreds of phases: had each pushed to
+// them, none would have had a weight to mix with.
+TEST(AsynchronousProtocol, WhoIsCutOffTakesLittleMassAlong) {
+  PeerWorld world(testing::small_network_of_steps(100'000, "exponential", 8, "push-sum"), 5);
+  world.phase = [] { return 10ms; };
+  world.begin();
+  world.run_for(5s);
+  const std::set<std::size_t> away = {1, 2};
+  const auto least_weight = [&] {
+    double least = 8;
+    for (std::size_t i = 0; i < 8; ++i) {
+      if (!away.contains(i)) least = std::min(least, ledger_of(world, i).weight());
+    }
+    return least;
+  };
+  world.cut_off(away);
+  for (int i = 0; i < 300; ++i) {
+    world.run_for(100ms);
+    ASSERT_GT(least_weight(), 1e-3) << i;
+  }
+  world.mend(away);
+  world.run_for(30s);
+  EXPECT_TRUE(world.invariants().expect_all_mass());
+  EXPECT_GT(least_weight(), 0.05);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(world.progress(i).heard, 3U) << i;
+}
+
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
