@@ -214,6 +214,10 @@ TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
   ASSERT_TRUE(world.run_until(is_over, 1h, "all have finished"));
   EXPECT_EQ(restarts, 30);
   for (std::size_t i = 0; i < 5; ++i) EXPECT_GT(accuracy(world, i), 0.85);
+  // A process that begins its totals anew is no liar.
+  for (const std::string& line : world.lines) {
+    EXPECT_EQ(line.find("no message of push-sum"), std::string::npos) << line;
+  }
 }
 
 // --- pairs --------------------------------------------------------------------------------------
