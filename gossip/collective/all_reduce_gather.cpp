@@ -50,8 +50,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   }
   if (current_ && note.attempt > current_->promised) {
     if (!follows(from, note.attempt)) return;
-    promise(note.attempt);
-    report();
+    take_part_in(note.attempt);
   }
   Gather& gather = open_gather(at, note.attempt);
   if (gather.attempt > note.attempt) {
@@ -87,8 +86,7 @@ void AllReduceMachine::add(Member member, Registration registration) {
 // Whatever came of the attempt at hand: another, under our own number.
 void AllReduceMachine::begin_again() {
   if (current_) {
-    promise(next_attempt(self_));
-    report();
+    take_part_in(next_attempt(self_));
   } else {
     drop_gather(next_attempt(self_));
   }
@@ -207,7 +205,6 @@ void AllReduceMachine::close_without_quorum() {
     all_lost = all_lost && (is_lost(m) || gather.late.contains(m));
   }
   if (!all_lost || !gather.asked_at || !current_ || awaits_mean()) return ask_all();
-  if (may_be_minority(Late::kLeftOut)) return decide();
   for (const auto& [member, registration] : gather.registered) {
     if (member == self_ || registration.held.attempt != 0) continue;
     const bool hears_more = [&, &lost = registration.lost] {
@@ -219,8 +216,7 @@ void AllReduceMachine::close_without_quorum() {
     }();
     if (!hears_more || current_->passed_on == kAsksMax) continue;
     ++current_->passed_on;
-    promise(next_attempt(member));
-    return report();
+    return take_part_in(next_attempt(member));
   }
   ask_all();
 }
@@ -284,8 +280,7 @@ bool AllReduceMachine::hand_to_another() {
   }
   if (others.empty() || !is_quorum(others.size())) return false;
   if (current_) {
-    promise(next_attempt(others.front()));
-    report();
+    take_part_in(next_attempt(others.front()));
   } else {
     drop_gather(attempt_after(gather_->attempt, others.front()));
   }
@@ -471,9 +466,7 @@ void AllReduceMachine::tick_gather() {
     if (m != self_ && is_late && peers_[m].heard_at <= gather.progress_at) call_silent(m);
   }
   if (!current_) return gather_.reset();
-  ++current_->failed[self_];
-  promise(std::max(next_attempt(self_), current_->later));
-  report();
+  try_again_with(self_);
 }
 
 // Once a member is done, the others are soon: sooner than it gives up. Of a lost one nothing comes.

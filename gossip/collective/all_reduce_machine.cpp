@@ -115,8 +115,7 @@ void AllReduceMachine::handle(Begin& begin) {
   const auto asked_for = std::exchange(asked_for_, {});
   if (asked_for && asked_for->first == begin.at && !was_listed(begin.at, asked_for->second) &&
       (!gather_ || gather_->attempt < asked_for->second)) {
-    promise(asked_for->second);
-    return report();
+    return take_part_in(asked_for->second);
   }
   register_with(is_lost(gatherer_) ? gatherer_after(gatherer_) : gatherer_);
 }
@@ -218,8 +217,18 @@ void AllReduceMachine::handle(Tick&) {
 // Takes part in the next attempt of this gatherer.
 void AllReduceMachine::register_with(Member gatherer) {
   // Somebody registered here already: the others are asked to come.
-  promise(gather_ ? gather_->attempt : next_attempt(gatherer));
+  take_part_in(gather_ ? gather_->attempt : next_attempt(gatherer));
+}
+
+void AllReduceMachine::take_part_in(Attempt attempt) {
+  promise(attempt);
   report();
+}
+
+// After an attempt that came to nothing.
+void AllReduceMachine::try_again_with(Member gatherer) {
+  ++current_->failed[owner(current_->promised)];
+  take_part_in(std::max(next_attempt(gatherer), current_->later));
 }
 
 void AllReduceMachine::promise(Attempt attempt) {
@@ -610,10 +619,8 @@ void AllReduceMachine::stop_waiting() {
                     names_[silent], c.at.exchange, c.joined));
   }
   const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
-  ++c.failed[gatherer];
-  promise(std::max(next_attempt(next), c.later));
   if (silent == gatherer) call_silent(silent);
-  report();
+  try_again_with(next);
 }
 
 // All that may have been lost with the former link. No deadline is put off: a member that dials
@@ -657,10 +664,7 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
       if (current_->joined < note.attempt) report_again();
       return;
     }
-    if (follows(from, note.attempt)) {
-      promise(note.attempt);
-      return report();
-    }
+    if (follows(from, note.attempt)) return take_part_in(note.attempt);
   } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
     const std::pair asked_for(at, Attempt{note.attempt});
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);

@@ -324,6 +324,8 @@ class AllReduceMachine final : public Reducer {
   void receive_commit(Member from, protocol::ReduceNote& note);
   void receive_ask(Member from, const protocol::ReduceNote& note);
   void register_with(Member gatherer);
+  void take_part_in(Attempt attempt);
+  void try_again_with(Member gatherer);
   void promise(Attempt attempt);
   void report();
   void report_again();
