@@ -79,7 +79,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
 
 void AllReduceMachine::add(Member member, Registration registration) {
   gather_->registered[member] = std::move(registration);
-  const bool are_most = 2 * gather_->registered.size() > peers_.size();
+  const bool are_most = 2 * gather_->registered.size() > names_.size();
   if (are_most && !gather_->most_at) gather_->most_at = now_;
 }
 
@@ -113,7 +113,7 @@ void AllReduceMachine::ask_all() {
   gather_->asked_at = now_;
   gather_->late.clear();
   const bool is_enough = ++gather_->asked > kAsksMax;
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || gather_->registered.contains(m)) continue;
     if (is_enough || is_excluded(gather_->at, m)) gather_->late.insert(m);
     send(m, make_note(Kind::kAsk, gather_->at, gather_->attempt));
@@ -160,19 +160,19 @@ bool AllReduceMachine::is_complete() const {
   };
   for (const Member m : expected_) {
     const bool is_here = registered.contains(m) || is_excluded(gather_->at, m);
-    if (!is_here && !is_lost(m) && !is_lost_to_others(m)) return false;
+    if (!is_here && !liveness_.is_lost(m, now_) && !is_lost_to_others(m)) return false;
   }
   return is_quorum(registered.size()) || (!awaits_mean() && may_be_minority(Late::kAwaited));
 }
 
 // Nobody here can hear any of the others, also when asked again; or these have not begun.
 bool AllReduceMachine::may_be_minority(Late late) const {
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (gather_->registered.contains(m)) continue;
     if (late == Late::kLeftOut && gather_->late.contains(m)) continue;
-    const auto& silent = peers_[m].silent_since;
+    const auto silent = liveness_.silent_since(m);
     const bool is_silent = silent && now_ >= *silent + options_.answer;
-    if (m == self_ || (!is_silent && !is_gone(m))) return false;
+    if (m == self_ || (!is_silent && !liveness_.is_gone(m, now_))) return false;
     for (const auto& [member, registration] : gather_->registered) {
       if (member == self_ || registration.held.attempt != 0) continue;
       if (!std::ranges::binary_search(registration.lost, m)) return false;
@@ -199,16 +199,16 @@ void AllReduceMachine::close() {
 void AllReduceMachine::close_without_quorum() {
   Gather& gather = *gather_;
   bool all_lost = true;
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || gather.registered.contains(m)) continue;
-    if (gather.asked_at && peers_[m].heard_at < *gather.asked_at) call_silent(m);
-    all_lost = all_lost && (is_lost(m) || gather.late.contains(m));
+    if (gather.asked_at && liveness_.heard_at(m) < *gather.asked_at) liveness_.call_silent(m, now_);
+    all_lost = all_lost && (liveness_.is_lost(m, now_) || gather.late.contains(m));
   }
   if (!all_lost || !gather.asked_at || !current_ || awaits_mean()) return ask_all();
   for (const auto& [member, registration] : gather.registered) {
     if (member == self_ || registration.held.attempt != 0) continue;
     const bool hears_more = [&, &lost = registration.lost] {
-      for (Member m = 0; m < peers_.size(); ++m) {
+      for (Member m = 0; m < names_.size(); ++m) {
         const bool elsewhere = !gather.registered.contains(m) && !gather.late.contains(m);
         if (elsewhere && !std::ranges::binary_search(lost, m)) return true;
       }
@@ -266,7 +266,7 @@ AllReduceMachine::Members AllReduceMachine::here() const {
 bool AllReduceMachine::backs(const Members& list) const {
   const auto remember = static_cast<std::size_t>(
       std::ranges::count_if(list, [this](Member m) { return !gather_->registered.at(m).fresh; }));
-  return (memory_ != Memory::kNone && is_quorum(remember)) || list.size() == peers_.size();
+  return (memory_ != Memory::kNone && is_quorum(remember)) || list.size() == names_.size();
 }
 
 // Who was started again may have sent another list of this number: one who was not is to gather,
@@ -394,7 +394,7 @@ AllReduceMachine::Members AllReduceMachine::reducible() const {
   Members members = here();
   const auto lacks = [&](Member a, Member b) {
     if (gather_->cause == std::pair(a, b)) return true;
-    if (a == self_) return is_lost(b);
+    if (a == self_) return liveness_.is_lost(b, now_);
     return std::ranges::binary_search(registered.at(a).lost, b);
   };
   // Who accuses others each time may be the cause itself.
@@ -434,7 +434,8 @@ void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
   if (!is_other && !gather_->awaited.empty()) return;
   if (is_other || gather_->done.size() > 1) return settle_difference();
   const Members& list = gather_->list;
-  const auto there = std::ranges::find_if(list, [this](Member m) { return !is_lost(m); });
+  const auto there =
+      std::ranges::find_if(list, [this](Member m) { return !liveness_.is_lost(m, now_); });
   end_with({gather_->at, gather_->attempt, gather_->reducing, sha256,
             support_of(list.size(), gather_->weak), there == list.end() ? list.front() : *there});
 }
@@ -463,7 +464,7 @@ void AllReduceMachine::tick_gather() {
   }
   for (const Member m : gather.awaited) {
     const bool is_late = now_ >= gather.progress_at + piece_wait() / 2;
-    if (m != self_ && is_late && peers_[m].heard_at <= gather.progress_at) call_silent(m);
+    if (is_late && liveness_.heard_at(m) <= gather.progress_at) liveness_.call_silent(m, now_);
   }
   if (!current_) return gather_.reset();
   try_again_with(self_);
@@ -476,10 +477,7 @@ TimePoint AllReduceMachine::run_ends_at() const {
   Duration wait = stretched(piece_wait());
   if (!last_) wait = std::max(wait, options_.stragglers.initial);  // links may come yet
   TimePoint end = gather.progress_at + (any_done ? 3 * wait / 4 : kRunWaits * wait);
-  for (const Member m : gather.awaited) {
-    const auto& down = peers_[m].down_since;
-    if (down) end = std::min(end, std::max(*down, gather.progress_at) + kRelink);
-  }
+  for (const Member m : gather.awaited) end = liveness_.waits_until(m, gather.progress_at, end);
   return end;
 }
 
@@ -494,10 +492,8 @@ std::optional<TimePoint> AllReduceMachine::gather_deadline() const {
     if (grace > now_) due = std::min(due, grace);
   }
   for (const Member m : expected_) {
-    const auto& down = peers_[m].down_since;
-    if (down && !is_gone(m) && !gather.registered.contains(m)) {
-      due = std::min(due, *down + kRelink);
-    }
+    if (gather.registered.contains(m) || liveness_.is_gone(m, now_)) continue;
+    due = liveness_.waits_until(m, TimePoint{}, due);
   }
   return due;
 }

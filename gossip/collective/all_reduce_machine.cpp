@@ -37,14 +37,14 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
       names_(std::move(names)),
       memory_(memory),
       next_(next),
-      peers_(names_.size()),
+      liveness_(names_.size(), self),
       arrivals_(options.stragglers),
       pieces_(options.pieces),
       claims_(names_.size(), next.exchange) {
   STARLING_CHECK(self < names_.size());
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (absent.contains(m)) {
-      peers_[m].silent_since = TimePoint{};
+      liveness_.call_silent(m, TimePoint{});
     } else {
       expected_.insert(m);
     }
@@ -95,7 +95,7 @@ void AllReduceMachine::handle(Begin& begin) {
   } else {
     if (given_up) claims_.came_true(given_up->teller);
     if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
-    for (Peer& peer : peers_) peer.wants = 0;
+    wants_served_.clear();
     current_ = Current{
         .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
   }
@@ -103,8 +103,8 @@ void AllReduceMachine::handle(Begin& begin) {
   if (gather_ && gather_->at != begin.at) gather_.reset();
   look_ahead();
   if (!current_) return;
-  for (Member m = 0; m < peers_.size(); ++m) {  // silent members may be back
-    if (peers_[m].silent_since) send(m, make_note(Kind::kAsk, begin.at, 0));
+  for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
+    if (liveness_.silent_since(m)) send(m, make_note(Kind::kAsk, begin.at, 0));
   }
   const auto committed = std::exchange(committed_, {});
   if (committed && committed->at == begin.at) {
@@ -117,7 +117,7 @@ void AllReduceMachine::handle(Begin& begin) {
       (!gather_ || gather_->attempt < asked_for->second)) {
     return take_part_in(asked_for->second);
   }
-  register_with(is_lost(gatherer_) ? gatherer_after(gatherer_) : gatherer_);
+  register_with(liveness_.is_lost(gatherer_, now_) ? gatherer_after(gatherer_) : gatherer_);
 }
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
@@ -127,30 +127,28 @@ void AllReduceMachine::handle(Copied&) {
 }
 
 void AllReduceMachine::handle(LinkUp& event) {
-  if (event.member >= peers_.size() || event.member == self_) return;
-  const bool is_first = !peers_[event.member].met;
-  heard(event.member);
+  if (event.member >= names_.size() || event.member == self_) return;
+  const bool is_first = !liveness_.is_met(event.member);
+  liveness_.heard(event.member, now_);
   if (is_first && waiting_for() == event.member) current_->waits_since = now_;
   // Without a majority nobody who returns is passed over.
-  if (2 * expected_.size() <= peers_.size()) expected_.insert(event.member);
+  if (2 * expected_.size() <= names_.size()) expected_.insert(event.member);
   if (event.at && event.at->backed <= event.at->exchange && *event.at > open())
     hear_of_later(event.member, *event.at);
   resend(event.member);
 }
 
-// A member that was never met may still be starting.
 void AllReduceMachine::handle(LinkDown& event) {
-  if (event.member >= peers_.size() || event.member == self_) return;
-  Peer& peer = peers_[event.member];
-  if (peer.met && !peer.down_since) peer.down_since = now_;
+  if (event.member >= names_.size() || event.member == self_) return;
+  liveness_.link_down(event.member, now_);
   claims_.forget(event.member);
 }
 
 void AllReduceMachine::handle(NoteReceived& event) {
   protocol::ReduceNote& note = event.note;
-  if (event.from >= peers_.size() || event.from == self_ || note.epoch != epoch_) return;
+  if (event.from >= names_.size() || event.from == self_ || note.epoch != epoch_) return;
   if (note.backed > note.exchange || note.exchange > kExchangeMax) return;  // cannot be
-  heard(event.from);
+  liveness_.heard(event.from, now_);
   switch (note.kind) {
     case Kind::kRegister:
       return receive_register(event.from, note);
@@ -183,8 +181,8 @@ void AllReduceMachine::handle(NoteReceived& event) {
 }
 
 void AllReduceMachine::handle(PieceReceived& piece) {
-  if (piece.from >= peers_.size() || piece.from == self_ || piece.epoch != epoch_) return;
-  heard(piece.from);
+  if (piece.from >= names_.size() || piece.from == self_ || piece.epoch != epoch_) return;
+  liveness_.heard(piece.from, now_);
   if (!current_ || piece.at != current_->at) return;
   Current& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
@@ -252,7 +250,7 @@ void AllReduceMachine::report() {
   wait();
   const Member to = owner(c.promised);
   if (to == self_) {
-    const bool is_first = c.promised <= peers_.size() && self_ == gatherer_;
+    const bool is_first = c.promised <= names_.size() && self_ == gatherer_;
     Gather& gather = open_gather(c.at, c.promised);
     add(self_, registration());
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
@@ -283,7 +281,7 @@ void AllReduceMachine::report_again() {
 AllReduceMachine::Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
   return {.held = {c.held.attempt, c.held.members, {}, c.held.sha256, c.held.weak},
-          .lost = lost(),
+          .lost = liveness_.lost(now_),
           .blame = c.blame,
           .fresh = memory_ != Memory::kWhole};
 }
@@ -294,7 +292,7 @@ std::optional<AllReduceMachine::Blame> AllReduceMachine::blame() const {
   const auto member = waiting_for();
   if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
   const Duration longest = c.run ? piece_wait() : options_.answer;
-  if (now_ < c.waits_since + longest / 2 && !is_gone(*member)) return c.blame;
+  if (now_ < c.waits_since + longest / 2 && !liveness_.is_gone(*member, now_)) return c.blame;
   constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
   const std::size_t pieces = c.run ? 1 + c.run->reduction.step() : 0;
   return Blame{*member, static_cast<std::uint16_t>(std::min(1 + pieces, kMost))};
@@ -304,14 +302,15 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
-  if (note.held != 0 && (note.other >= peers_.size() || !note.sha256)) return;
-  const bool accuses = note.count != 0 && note.other < peers_.size() && note.other != self_;
-  if (accuses) call_silent(note.other);
+  if (note.held != 0 && (note.other >= names_.size() || !note.sha256)) return;
+  const bool accuses = note.count != 0 && note.other < names_.size() && note.other != self_;
+  if (accuses) liveness_.call_silent(note.other, now_);
   const auto blamed = std::exchange(c.blame, std::nullopt);
   wait();
   c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
-    if (blamed) call_silent(blamed->member);  // others have got all that they waited for
+    if (blamed)
+      liveness_.call_silent(blamed->member, now_);  // others have got all that they waited for
     c.joined = note.attempt;
     Mean mean{note.held, std::move(note.members), {}, *note.sha256};
     if (holds(note.sha256)) {
@@ -385,7 +384,7 @@ void AllReduceMachine::hold_early(PieceReceived& piece) {
   const auto phase = static_cast<Phase>(piece.place >> 32);
   const std::size_t size = current_->input.values.size();
   const bool is_of_ring =
-      phase == Phase::kScatter && piece.place < place_of(Phase::kScatter, peers_.size());
+      phase == Phase::kScatter && piece.place < place_of(Phase::kScatter, names_.size());
   const bool is_of_tree = phase == Phase::kUp &&
                           piece.place < place_of(Phase::kUp, kTreeStepsMax) &&
                           piece.floats.values.size() == size;
@@ -442,7 +441,7 @@ void AllReduceMachine::learn_from(const AllReduceMachine& former) {
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   if (!are_members(note.members) || note.attempt == 0 || !note.sha256) return;
   const Progress at = progress_of(note);
-  if (note.other >= peers_.size()) return;
+  if (note.other >= names_.size()) return;
   const Commit commit{at,           note.attempt, std::move(note.members),
                       *note.sha256, note.count,   note.other};
   if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
@@ -490,7 +489,7 @@ void AllReduceMachine::settle(const Commit& commit) {
   expected_ = {commit.members.begin(), commit.members.end()};
   if (gather == nullptr) return;
   for (const auto& [member, registered] : gather->registered) expected_.insert(member);
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_) send_commit(m, commit);
   }
   gather_.reset();
@@ -505,7 +504,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   // The others have got all that they waited for.
   const bool took_part = holds(commit.sha256);
-  if (!took_part && current_->blame) call_silent(current_->blame->member);
+  if (!took_part && current_->blame) liveness_.call_silent(current_->blame->member, now_);
   commit.holder = self_;
   last_ = Last{std::move(commit), std::move(mean)};
   former_.reset();
@@ -514,7 +513,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   early_.clear();
   donors_.clear();
   next_ = after(at, ended.support);
-  if (2 * ended.support > peers_.size()) claims_.pace().ended(at.exchange, now_);
+  if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(ended.members, self_);
   if (without_us && !is_left_out_) {
     say(LogLevel::kWarning,
@@ -530,7 +529,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
 // At most once in a while, however often members fall out and return in between.
 void AllReduceMachine::say_who_is_missing(const Commit& commit) {
   Members missing;
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_ && !std::ranges::binary_search(commit.members, m)) missing.push_back(m);
   }
   if (missing == missing_ || (missing_said_at_ && now_ < *missing_said_at_ + kSayEvery)) return;
@@ -541,8 +540,9 @@ void AllReduceMachine::say_who_is_missing(const Commit& commit) {
     return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
   }
   const std::string who = list_some(missing_, kNamedMax, [this](Member m) {
-    return fmt::format("{} ({})", names_[m],
-                       is_lost(m) ? "does not answer" : "late, or not in reach of all");
+    return fmt::format(
+        "{} ({})", names_[m],
+        liveness_.is_lost(m, now_) ? "does not answer" : "late, or not in reach of all");
   });
   say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
 }
@@ -591,19 +591,16 @@ std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
   const auto member = waiting_for();
   if (!member) return std::nullopt;
   const Current& c = *current_;
-  const Peer& peer = peers_[*member];
   // In the first exchange links may still be made.
-  const bool is_starting = !last_ && (c.run || !peer.met) && !peer.silent_since;
+  const bool is_starting =
+      !last_ && (c.run || !liveness_.is_met(*member)) && !liveness_.silent_since(*member);
   const bool for_gatherer = !c.run && !c.fetch && c.held.attempt != c.promised;
   // Another was waited for in vain before: the gatherer may be the cause.
   const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
   const Duration longest = for_gatherer ? for_list : piece_wait();
   TimePoint until = c.waits_since + stretched(longest);
-  if (is_starting) {
-    until = std::max(until, c.waits_since + options_.stragglers.initial);
-  }
-  if (peer.down_since) until = std::min(until, std::max(*peer.down_since, c.waits_since) + kRelink);
-  return until;
+  if (is_starting) until = std::max(until, c.waits_since + options_.stragglers.initial);
+  return liveness_.waits_until(*member, c.waits_since, until);
 }
 
 // In vain. Whoever is silent as a gatherer is not one again before it is heard; of a piece the
@@ -619,7 +616,7 @@ void AllReduceMachine::stop_waiting() {
                     names_[silent], c.at.exchange, c.joined));
   }
   const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
-  if (silent == gatherer) call_silent(silent);
+  if (silent == gatherer) liveness_.call_silent(silent, now_);
   try_again_with(next);
 }
 
@@ -708,7 +705,7 @@ bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& not
   if (!given_up_) message.members = donors_;
   if (message.members.empty() && last_) {
     std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
-                                [this](Member m) { return is_lost(m); });
+                                [this](Member m) { return liveness_.is_lost(m, now_); });
   }
   if (message.members.empty()) message.members = {self_};
   send(to, std::move(message));
@@ -731,9 +728,7 @@ void AllReduceMachine::hear_of_later(Member from, Progress at) {
 // time explains that we took for ours.
 bool AllReduceMachine::catch_up() {
   if (now_ < current_->ignores_until) return false;
-  const auto others = std::ranges::count_if(
-      peers_, [](const Peer& peer) { return !peer.down_since && !peer.silent_since; });
-  auto further = claims_.believed(static_cast<std::size_t>(others - 1), now_);
+  auto further = claims_.believed(liveness_.heard_others(), now_);
   if (!further || further->next <= current_->at) return false;
   if (!std::exchange(is_left_out_, true)) {
     const auto name = [this](Member m) { return names_[m]; };
@@ -775,7 +770,7 @@ void AllReduceMachine::look_ahead() {
   if (claims_.is_answered(now_)) claims_.doubt();
   if (!claims_.any_new() || claims_.is_asked()) return;
   claims_.asked(now_, options_.answer);
-  for (Member m = 0; m < peers_.size(); ++m) {
+  for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_ && !claims_.has(m)) send(m, make_note(Kind::kAsk, current_->at, 0));
   }
 }
@@ -795,11 +790,11 @@ bool AllReduceMachine::may_follow(Progress at) const {
 // --- small things --------------------------------------------------------------------------------
 
 Member AllReduceMachine::owner(Attempt attempt) const {
-  return static_cast<Member>((attempt - 1) % peers_.size());
+  return static_cast<Member>((attempt - 1) % names_.size());
 }
 
 AllReduceMachine::Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
-  const Attempt n = peers_.size();
+  const Attempt n = names_.size();
   const Attempt first = gatherer + 1;
   return former < first ? first : first + (former - first + n) / n * n;
 }
@@ -814,54 +809,33 @@ AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member gatherer) const 
 // Members of the last mean come first.
 Member AllReduceMachine::gatherer_after(Member former) const {
   for (const bool was_there : {true, false}) {
-    for (std::size_t i = 1; i <= peers_.size(); ++i) {
-      const auto m = static_cast<Member>((former + i) % peers_.size());
-      if (expected_.contains(m) == was_there && !is_lost(m) && m != former) return m;
+    for (std::size_t i = 1; i <= names_.size(); ++i) {
+      const auto m = static_cast<Member>((former + i) % names_.size());
+      if (expected_.contains(m) == was_there && !liveness_.is_lost(m, now_) && m != former)
+        return m;
     }
   }
   return self_;
 }
 
-bool AllReduceMachine::is_gone(Member member) const {
-  const auto& down = peers_[member].down_since;
-  return down && now_ >= *down + kRelink;
-}
-
-bool AllReduceMachine::is_lost(Member member) const {
-  return member != self_ && (peers_[member].silent_since || is_gone(member));
-}
-
-void AllReduceMachine::call_silent(Member member) {
-  auto& since = peers_[member].silent_since;
-  if (!since) since = now_;
-}
-
-AllReduceMachine::Members AllReduceMachine::lost() const {
-  Members members;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (is_lost(m)) members.push_back(m);
-  }
-  return members;
-}
-
 bool AllReduceMachine::is_quorum(std::size_t members) const {
-  return options_.any_mean || peers_.size() <= 2 || 2 * members > peers_.size();
+  return options_.any_mean || names_.size() <= 2 || 2 * members > names_.size();
 }
 
 std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {
-  return weak ? std::min(members, peers_.size() / 2) : members;
+  return weak ? std::min(members, names_.size() / 2) : members;
 }
 
 bool AllReduceMachine::is_plausible(Member from, Attempt attempt) {
   if (attempt == 0 || attempt > kAttemptMax) return false;
   const Attempt promised = current_ ? current_->promised : 0;
-  if (attempt <= promised + kRoundsAhead * peers_.size()) return true;
+  if (attempt <= promised + kRoundsAhead * names_.size()) return true;
   if (!current_) return false;
   Attempt& named = current_->named[from];
   named = std::max(named, attempt);
   const auto further = std::ranges::count_if(
       current_->named, [attempt](const auto& entry) { return entry.second >= attempt; });
-  return 2 * static_cast<std::size_t>(further) > peers_.size();
+  return 2 * static_cast<std::size_t>(further) > names_.size();
 }
 
 // Whether an attempt is left because another is asked for. A member that asks too often is followed
@@ -874,16 +848,8 @@ bool AllReduceMachine::follows(Member from, Attempt attempt) {
 }
 
 bool AllReduceMachine::are_members(const Members& members) const {
-  return !members.empty() && members.back() < peers_.size() &&
+  return !members.empty() && members.back() < names_.size() &&
          std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
-}
-
-void AllReduceMachine::heard(Member from) {
-  Peer& peer = peers_[from];
-  peer.met = true;
-  peer.silent_since.reset();
-  peer.down_since.reset();
-  peer.heard_at = now_;
 }
 
 protocol::ReduceNote AllReduceMachine::make_note(Kind kind, Progress at, Attempt attempt) const {

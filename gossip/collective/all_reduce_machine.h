@@ -20,6 +20,7 @@
 #include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/arrival_deadline.h"
 #include "gossip/collective/floats.h"
+#include "gossip/collective/member_liveness.h"
 #include "gossip/collective/reduction.h"
 
 namespace starling::collective {
@@ -149,9 +150,6 @@ class Reducer {
 
 class AllReduceMachine final : public Reducer {
  public:
-  // A broken link is replaced by another within this, or the member is gone.
-  static constexpr Duration kRelink = std::chrono::milliseconds(200);
-
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
@@ -175,7 +173,7 @@ class AllReduceMachine final : public Reducer {
   bool is_explainable(Progress at) const override { return claims_.is_explainable(at, now_); }
   std::optional<Duration> pace() const override { return claims_.pace().usual(); }
   bool takes_part(Member, Progress) const override { return true; }
-  std::size_t members() const override { return peers_.size(); }
+  std::size_t members() const override { return names_.size(); }
   // Floats that came before the attempt they belong to; at most d of each other member.
   std::size_t early_floats() const;
 
@@ -186,13 +184,6 @@ class AllReduceMachine final : public Reducer {
   static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
-  struct Peer {
-    bool met = false;                       // it was heard, or its link was up
-    std::optional<TimePoint> silent_since;  // did not answer in time, and was not heard since
-    std::optional<TimePoint> down_since;    // its link
-    TimePoint heard_at{};
-    unsigned wants = 0;  // served in this exchange
-  };
   struct Mean {
     Attempt attempt = 0;  // in which it was accepted last; 0: none
     Members members;
@@ -419,10 +410,6 @@ class AllReduceMachine final : public Reducer {
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
   Member gatherer_after(Member former) const;
-  bool is_gone(Member member) const;
-  bool is_lost(Member member) const;  // gone, or silent
-  void call_silent(Member member);
-  Members lost() const;
   bool is_quorum(std::size_t members) const;
   std::size_t support_of(std::size_t members, bool weak) const;
   bool is_plausible(Member from, Attempt attempt);
@@ -430,7 +417,6 @@ class AllReduceMachine final : public Reducer {
   bool are_members(const Members& members) const;
   Duration stretched(Duration wait) const;
   Duration list_wait() const;
-  void heard(Member from);
   protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
                                  Attempt attempt) const;
   void send(Member to, protocol::ReduceNote note);
@@ -448,7 +434,8 @@ class AllReduceMachine final : public Reducer {
   Members missing_;           // others, as was said last
   std::optional<TimePoint> missing_said_at_;
   Members donors_;  // whose model we were told to copy, until we end an exchange
-  std::vector<Peer> peers_;
+  MemberLiveness liveness_;
+  std::map<Member, unsigned> wants_served_;  // in this exchange
   // By the last commit: who gathers the next exchange, and who is waited for.
   Member gatherer_ = 0;
   std::set<Member> expected_;

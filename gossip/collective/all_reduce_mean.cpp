@@ -76,13 +76,14 @@ void AllReduceMachine::look_for(Commit commit) {
     if (may_have_it(commit.holder)) sources.push_back(commit.holder);
     for (const bool lost : {false, true}) {
       for (const Member m : commit.members) {
-        if (may_have_it(m) && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
+        if (may_have_it(m) && m != commit.holder && liveness_.is_lost(m, now_) == lost)
+          sources.push_back(m);
       }
     }
     if (sources.empty()) return;
     ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
     ask_source();
-  } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * peers_.size()) {
+  } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * names_.size()) {
     const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
     ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
   }
@@ -112,9 +113,8 @@ void AllReduceMachine::try_next_source() {
 std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
   if (!current_ || !current_->ended) return std::nullopt;
   const Ended& ended = *current_->ended;
-  const auto& down = peers_[ended.asked()].down_since;
   const TimePoint until = ended.asked_at + stretched(piece_wait());
-  return down ? std::min(until, std::max(*down, ended.asked_at) + kRelink) : until;
+  return liveness_.waits_until(ended.asked(), ended.asked_at, until);
 }
 
 // It does not have the mean that we asked it for.
@@ -145,8 +145,8 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
     answer.held = note.held;
     return send(from, std::move(answer));
   }
-  if (peers_[from].wants == kWantsMax) return;
-  ++peers_[from].wants;
+  if (wants_served_[from] == kWantsMax) return;
+  ++wants_served_[from];
   actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
 }
 

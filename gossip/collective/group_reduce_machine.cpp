@@ -241,7 +241,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
     const Peer& peer = peers_[members[place]];
     names.push_back(names_[members[place]]);
     // A broken link is replaced soon, as at the start, where two may have been made.
-    const bool is_gone = peer.down_since && now_ >= *peer.down_since + AllReduceMachine::kRelink;
+    const bool is_gone = peer.down_since && now_ >= *peer.down_since + MemberLiveness::kRelink;
     if (peer.is_missing() || is_gone) absent.insert(place);
   }
   AllReduceOptions options = options_.exchange;

@@ -108,7 +108,7 @@ TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
   begin();
   EXPECT_THAT(enrol(others[1]), ::testing::IsEmpty());
   EXPECT_THAT(enrol(others[2]), ::testing::IsEmpty());
-  now_ += AllReduceMachine::kRelink / 2;
+  now_ += MemberLiveness::kRelink / 2;
   give(LinkUp{others[0], std::nullopt});
   EXPECT_THAT(enrol(others[0]), ::testing::AllOf(::testing::SizeIs(3), ::testing::Each(4U)))
       << "the list has all of them";

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/member_liveness.h"
+
+#include <algorithm>
+
+namespace starling::collective {
+
+using protocol::Member;
+
+void MemberLiveness::heard(Member member, TimePoint now) {
+  peers_[member] = {.met = true, .heard_at = now};
+}
+
+void MemberLiveness::call_silent(Member member, TimePoint now) {
+  Peer& peer = peers_[member];
+  if (member != self_ && !peer.silent_since) peer.silent_since = now;
+}
+
+void MemberLiveness::link_down(Member member, TimePoint now) {
+  Peer& peer = peers_[member];
+  if (peer.met && !peer.down_since) peer.down_since = now;
+}
+
+bool MemberLiveness::is_gone(Member member, TimePoint now) const {
+  const auto& down = peers_[member].down_since;
+  return down && now >= *down + kRelink;
+}
+
+bool MemberLiveness::is_lost(Member member, TimePoint now) const {
+  return peers_[member].silent_since || is_gone(member, now);
+}
+
+std::vector<Member> MemberLiveness::lost(TimePoint now) const {
+  std::vector<Member> members;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (is_lost(m, now)) members.push_back(m);
+  }
+  return members;
+}
+
+std::size_t MemberLiveness::heard_others() const {
+  const auto there = std::ranges::count_if(
+      peers_, [](const Peer& peer) { return !peer.silent_since && !peer.down_since; });
+  return static_cast<std::size_t>(there) - 1;  // without ourselves
+}
+
+TimePoint MemberLiveness::waits_until(Member member, TimePoint since, TimePoint until) const {
+  const auto& down = peers_[member].down_since;
+  return down ? std::min(until, std::max(*down, since) + kRelink) : until;
+}
+
+}  // namespace starling::collective

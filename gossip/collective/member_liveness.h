@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which other members are there, as far as this one knows: by what it heard of them, by the state
+// of their links, and by deadlines that they missed.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/protocol/peer_messages.h"
+
+namespace starling::collective {
+
+class MemberLiveness {
+ public:
+  // A broken link is replaced by another within this, or the member is gone.
+  static constexpr Duration kRelink = std::chrono::milliseconds(200);
+
+  // `self` is never silent or down.
+  MemberLiveness(std::size_t members, protocol::Member self) : self_(self), peers_(members) {}
+
+  // A message or a new link: it is neither silent nor down.
+  void heard(protocol::Member member, TimePoint now);
+  // It did not answer in time.
+  void call_silent(protocol::Member member, TimePoint now);
+  // Its link, or failure detection's word. A member that was never met may still be starting.
+  void link_down(protocol::Member member, TimePoint now);
+
+  bool is_met(protocol::Member member) const { return peers_[member].met; }
+  TimePoint heard_at(protocol::Member member) const { return peers_[member].heard_at; }
+  // Since when, where it is not.
+  std::optional<TimePoint> silent_since(protocol::Member member) const {
+    return peers_[member].silent_since;
+  }
+  // Its link was not replaced in time.
+  bool is_gone(protocol::Member member, TimePoint now) const;
+  bool is_lost(protocol::Member member, TimePoint now) const;  // gone, or silent
+  std::vector<protocol::Member> lost(TimePoint now) const;
+  // Neither silent nor down.
+  std::size_t heard_others() const;
+  // When to give up what it was asked for at `since`: at `until`, or sooner if its link is lost.
+  TimePoint waits_until(protocol::Member member, TimePoint since, TimePoint until) const;
+
+ private:
+  struct Peer {
+    bool met = false;  // it was heard, or its link was up
+    std::optional<TimePoint> silent_since;
+    std::optional<TimePoint> down_since;
+    TimePoint heard_at{};
+  };
+  protocol::Member self_;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace starling::collective
