@@ -24,7 +24,6 @@ constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr unsigned kDoublingsMax = 10;
-constexpr std::size_t kTreeStepsMax = 32;  // of members that are counted in 32 bits
 
 }  // namespace
 
@@ -69,18 +68,11 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   return due;
 }
 
-std::size_t AllReduceMachine::early_floats() const {
-  std::size_t floats = 0;
-  for (const auto& [key, early] : early_) floats += early.floats.values.size();
-  return floats;
-}
-
 // --- events --------------------------------------------------------------------------------------
 
 void AllReduceMachine::handle(Begin& begin) {
   STARLING_CHECK(!last_ || begin.at > last_->commit.at);
   claims_.begin(begin.at);
-  early_.clear();
   auto given_up = std::exchange(given_up_, std::nullopt);
   if (given_up && given_up->current.at == begin.at) {
     // No donor gave a model: nobody is asked for it again in the same moment.
@@ -96,8 +88,12 @@ void AllReduceMachine::handle(Begin& begin) {
     if (given_up) claims_.came_true(given_up->teller);
     if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
     wants_served_.clear();
-    current_ = Current{
-        .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
+    const std::size_t floats = begin.input.values.size();
+    current_ = Current{.at = begin.at,
+                       .input = std::move(begin.input),
+                       .begun_at = now_,
+                       .early = EarlyPieces(floats, names_.size()),
+                       .waits_since = now_};
   }
   next_ = {begin.at.backed, begin.at.exchange + 1};
   if (gather_ && gather_->at != begin.at) gather_.reset();
@@ -188,16 +184,11 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.place == place_of(Phase::kResult, 0)) {
     receive_mean(piece);
   } else if (c.run && piece.attempt == c.joined) {
-    const auto at = std::ranges::find(c.run->members, piece.from);
-    if (at == c.run->members.end()) return;
-    std::vector<Reduction::Outgoing> out;
-    const auto from = static_cast<std::size_t>(at - c.run->members.begin());
-    if (!c.run->reduction.take(from, piece.place, piece.floats, out)) return;
+    if (!reduce(piece.from, piece.place, piece.floats)) return;
     wait();
-    emit(out);
     after_progress();
   } else if (piece.attempt == c.promised && c.promised > c.joined && owner(c.promised) != self_) {
-    hold_early(piece);
+    c.early.keep(piece.from, piece.place, std::move(piece.floats));
   }
 }
 
@@ -238,11 +229,11 @@ void AllReduceMachine::promise(Attempt attempt) {
   c.run.reset();
   c.fetch.reset();  // what still comes of it must not undo what we now report
   c.sent.clear();
+  c.early.clear();
   if (gather_ && gather_->attempt < attempt) {
     if (owner(attempt) != self_) drop_gather(attempt);
     gather_.reset();
   }
-  std::erase_if(early_, [&](const auto& entry) { return entry.second.attempt < attempt; });
 }
 
 void AllReduceMachine::report() {
@@ -339,8 +330,22 @@ void AllReduceMachine::join(Attempt attempt, Members members) {
   std::vector<Reduction::Outgoing> out;
   c.run->reduction.start(out);
   emit(out);
-  take_early();
+  for (const auto& [key, piece] : c.early.take()) {
+    (void)reduce(key.first, key.second, piece);
+  }
   after_progress();
+}
+
+// False, and nothing has changed: it is not a piece that can come now.
+bool AllReduceMachine::reduce(Member from, std::uint64_t place, const Floats& piece) {
+  Run& run = *current_->run;
+  const auto at = std::ranges::find(run.members, from);
+  if (at == run.members.end()) return false;
+  std::vector<Reduction::Outgoing> out;
+  const auto index = static_cast<std::size_t>(at - run.members.begin());
+  if (!run.reduction.take(index, place, piece, out)) return false;
+  emit(out);
+  return true;
 }
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
@@ -376,38 +381,6 @@ void AllReduceMachine::send_done() {
   protocol::ReduceNote done = make_note(Kind::kDone, c.at, c.joined);
   done.sha256 = c.held.sha256;
   send(owner(c.joined), std::move(done));
-}
-
-// A neighbour may hear of an attempt before us. Its pieces of the first half of a ring, or its own
-// up the tree, are at most d floats; anything beyond is not of the protocol.
-void AllReduceMachine::hold_early(PieceReceived& piece) {
-  const auto phase = static_cast<Phase>(piece.place >> 32);
-  const std::size_t size = current_->input.values.size();
-  const bool is_of_ring =
-      phase == Phase::kScatter && piece.place < place_of(Phase::kScatter, names_.size());
-  const bool is_of_tree = phase == Phase::kUp &&
-                          piece.place < place_of(Phase::kUp, kTreeStepsMax) &&
-                          piece.floats.values.size() == size;
-  if (!is_of_ring && !is_of_tree) return;
-  std::size_t held = piece.floats.values.size();
-  for (const auto& [key, early] : early_) {
-    if (key.first == piece.from) held += early.floats.values.size();
-  }
-  if (held > size || piece.floats.values.empty()) return;
-  early_.try_emplace({piece.from, piece.place}, Early{piece.attempt, std::move(piece.floats)});
-}
-
-void AllReduceMachine::take_early() {
-  Current& c = *current_;
-  std::vector<Reduction::Outgoing> out;
-  auto early = std::exchange(early_, {});
-  for (const auto& [key, piece] : early) {  // in order of step for each sender
-    const auto at = std::ranges::find(c.run->members, key.first);
-    if (at == c.run->members.end() || piece.attempt != c.joined) continue;
-    const auto from = static_cast<std::size_t>(at - c.run->members.begin());
-    if (c.run->reduction.take(from, key.second, piece.floats, out)) emit(out);
-    out.clear();
-  }
 }
 
 // --- from one epoch to the next ------------------------------------------------------------------
@@ -510,7 +483,6 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   former_.reset();
   const Commit& ended = last_->commit;
   current_.reset();
-  early_.clear();
   donors_.clear();
   next_ = after(at, ended.support);
   if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
@@ -750,10 +722,10 @@ bool AllReduceMachine::catch_up() {
   c.fetch.reset();
   c.ended.reset();
   c.sent.clear();
+  c.early.clear();
   c.failed.clear();
   given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
   current_.reset();
-  early_.clear();
   next_ = further->next;
   donors_ = further->donors;
   gatherer_ = donors_.front();

@@ -19,6 +19,7 @@
 #include "core/protocol/peer_messages.h"
 #include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/arrival_deadline.h"
+#include "gossip/collective/early_pieces.h"
 #include "gossip/collective/floats.h"
 #include "gossip/collective/member_liveness.h"
 #include "gossip/collective/reduction.h"
@@ -175,7 +176,7 @@ class AllReduceMachine final : public Reducer {
   bool takes_part(Member, Progress) const override { return true; }
   std::size_t members() const override { return names_.size(); }
   // Floats that came before the attempt they belong to; at most d of each other member.
-  std::size_t early_floats() const;
+  std::size_t early_floats() const { return current_ ? current_->early.floats() : 0; }
 
  private:
   using Attempt = std::uint64_t;  // round k of gatherer g: k n + g + 1; 0: none
@@ -241,6 +242,7 @@ class AllReduceMachine final : public Reducer {
     std::map<Member, unsigned> failed;       // attempts that we left in vain, by gatherer
     std::optional<Blame> blame;              // of the attempt before
     std::vector<SendPiece> sent;             // in the attempt at hand
+    EarlyPieces early;                       // of the attempt promised, until its list comes
     TimePoint promised_at{};                 // the last promise
     TimePoint waits_since{};                 // for waiting_for()
     Duration longest_wait{};                 // for a piece
@@ -297,10 +299,6 @@ class AllReduceMachine final : public Reducer {
     TimePoint from{};
     Duration lateness_max{};
   };
-  struct Early {
-    Attempt attempt = 0;
-    Floats floats;
-  };
 
   void handle(Begin&);
   void handle(Copied&);
@@ -323,12 +321,11 @@ class AllReduceMachine final : public Reducer {
   Registration registration() const;
   std::optional<Blame> blame() const;
   void join(Attempt attempt, Members members);
+  bool reduce(Member from, std::uint64_t place, const Floats& piece);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
   void accept(Mean mean);
   void send_done();
-  void take_early();
-  void hold_early(PieceReceived& piece);
   bool holds(const std::optional<Sha256Digest>& sha256) const;
   // Somebody may send the mean of a majority: no reason to go on apart.
   bool awaits_mean() const { return current_ && current_->ended; }
@@ -454,7 +451,6 @@ class AllReduceMachine final : public Reducer {
   std::optional<Progress> settled_;
   std::optional<TimePoint> ended_at_;  // the last exchange, as far as is known here
   std::optional<Gathered> gathered_;
-  std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
 };
 
 }  // namespace starling::collective
