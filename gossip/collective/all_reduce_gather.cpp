@@ -246,7 +246,7 @@ const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
   return standing;
 }
 
-AllReduceMachine::Members AllReduceMachine::holders(const Sha256Digest& sha256) const {
+Members AllReduceMachine::holders(const Sha256Digest& sha256) const {
   Members members;
   for (const auto& [member, registration] : gather_->registered) {
     const Mean& held = registration.held;
@@ -255,7 +255,7 @@ AllReduceMachine::Members AllReduceMachine::holders(const Sha256Digest& sha256) 
   return members;
 }
 
-AllReduceMachine::Members AllReduceMachine::here() const {
+Members AllReduceMachine::here() const {
   Members members;
   for (const auto& [member, registration] : gather_->registered) members.push_back(member);
   return members;
@@ -361,7 +361,7 @@ protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
   list.members = gather.reducing;
   list.weak = gather.weak;
   if (gather.held != 0) {
-    list.held = static_cast<std::uint32_t>(gather.held);
+    list.held = gather.held;
     list.sha256 = gather.sha256;
     const Registration& its = gather.registered.at(to);
     const auto holder = std::ranges::find_if(gather.holders, [&](Member m) {
@@ -389,7 +389,7 @@ std::optional<std::pair<Member, AllReduceMachine::Blame>> AllReduceMachine::find
 
 // All who have registered, less as few as make every two of the rest hear each other: who lacks
 // most others goes first, the highest among equals, never ourselves.
-AllReduceMachine::Members AllReduceMachine::reducible() const {
+Members AllReduceMachine::reducible() const {
   const auto& registered = gather_->registered;
   Members members = here();
   const auto lacks = [&](Member a, Member b) {

@@ -20,7 +20,7 @@ constexpr std::uint64_t kRoundsAhead = 8;
 constexpr unsigned kFollowedMax = 4;
 // A list comes within so many times what is learned of its parts.
 constexpr int kListWaits = 2;
-constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
+constexpr Attempt kAttemptMax = Attempt{1} << 31;  // leaves room on the wire
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr unsigned kDoublingsMax = 10;
@@ -250,7 +250,7 @@ void AllReduceMachine::report() {
   }
   const Registration own = registration();
   protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
-  message.held = static_cast<std::uint32_t>(own.held.attempt);
+  message.held = own.held.attempt;
   message.members = own.held.attempt != 0 ? own.held.members : own.lost;
   if (own.held.attempt != 0) message.sha256 = own.held.sha256;
   message.weak = own.held.weak;
@@ -351,8 +351,8 @@ bool AllReduceMachine::reduce(Member from, std::uint64_t place, const Floats& pi
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
   Current& c = *current_;
   for (Reduction::Outgoing& piece : out) {
-    c.sent.push_back({c.run->members[piece.to], c.at, static_cast<std::uint32_t>(c.joined),
-                      piece.place, std::move(piece.floats)});
+    c.sent.push_back(
+        {c.run->members[piece.to], c.at, c.joined, piece.place, std::move(piece.floats)});
     actions_.emplace_back(c.sent.back());
   }
 }
@@ -385,20 +385,16 @@ void AllReduceMachine::send_done() {
 
 // --- from one epoch to the next ------------------------------------------------------------------
 
-std::optional<BackedMean> AllReduceMachine::backed_mean() const {
-  const std::optional<Last>& last = last_ ? last_ : former_;
+std::optional<EndedExchange> AllReduceMachine::backed_mean() const {
+  const std::optional<EndedExchange>& last = last_ ? last_ : former_;
   if (!last || !is_quorum(last->commit.support)) return std::nullopt;
-  const Commit& commit = last->commit;
-  if (!std::ranges::binary_search(commit.members, self_)) return std::nullopt;
-  return BackedMean{commit.at,      static_cast<std::uint32_t>(commit.attempt),
-                    commit.members, commit.sha256,
-                    commit.support, last->mean};
+  return std::ranges::binary_search(last->commit.members, self_) ? last : std::nullopt;
 }
 
 // This member takes part in its exchange no more.
-void AllReduceMachine::offer(BackedMean mean) {
-  former_ = Last{{mean.at, mean.attempt, std::move(mean.members), mean.sha256, mean.support, self_},
-                 std::move(mean.mean)};
+void AllReduceMachine::offer(EndedExchange former) {
+  former_ = std::move(former);
+  former_->commit.holder = self_;
 }
 
 void AllReduceMachine::learn_from(const AllReduceMachine& former) {
@@ -479,7 +475,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   const bool took_part = holds(commit.sha256);
   if (!took_part && current_->blame) liveness_.call_silent(current_->blame->member, now_);
   commit.holder = self_;
-  last_ = Last{std::move(commit), std::move(mean)};
+  last_ = EndedExchange{std::move(commit), std::move(mean)};
   former_.reset();
   const Commit& ended = last_->commit;
   current_.reset();
@@ -494,8 +490,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   }
   is_left_out_ = without_us;
   say_who_is_missing(ended);
-  actions_.emplace_back(
-      Finished{at, next_, static_cast<std::uint32_t>(ended.attempt), ended.members, last_->mean});
+  actions_.emplace_back(Finished{at, next_, ended.attempt, ended.members, last_->mean});
 }
 
 // At most once in a while, however often members fall out and return in between.
@@ -599,7 +594,7 @@ void AllReduceMachine::resend(Member to) {
     const Current& c = *current_;
     if (c.ended && c.ended->asked() == to) ask_source();
     if (c.fetch) {
-      if (waiting_for() == to) send_want();
+      if (c.fetch->source == to) ask_holder();
     } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
       if (c.held.attempt == c.promised) {
         send_done();
@@ -635,7 +630,7 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
     }
     if (follows(from, note.attempt)) return take_part_in(note.attempt);
   } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
-    const std::pair asked_for(at, Attempt{note.attempt});
+    const std::pair asked_for(at, note.attempt);
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
   }
   send(from, make_note(Kind::kWait, at, note.attempt));
@@ -645,14 +640,14 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
 // --- others are further --------------------------------------------------------------------------
 
 // There is nothing to be begun at `at` any more.
-const AllReduceMachine::Last* AllReduceMachine::ended_with(Progress at) const {
+const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   if (last_ && last_->commit.at == at) return &*last_;
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
 bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
-  const Last* const ended = ended_with(at);
+  const EndedExchange* const ended = ended_with(at);
   const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
   if (committed_ && committed_->at == at) commit = &*committed_;
   if (commit != nullptr) {
@@ -765,14 +760,14 @@ Member AllReduceMachine::owner(Attempt attempt) const {
   return static_cast<Member>((attempt - 1) % names_.size());
 }
 
-AllReduceMachine::Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
-  const Attempt n = names_.size();
+Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
+  const auto n = static_cast<Attempt>(names_.size());
   const Attempt first = gatherer + 1;
   return former < first ? first : first + (former - first + n) / n * n;
 }
 
 // The first one of this gatherer that leaves behind all that we take part in or gathered.
-AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member gatherer) const {
+Attempt AllReduceMachine::next_attempt(Member gatherer) const {
   const bool listed = listed_ && listed_->at == open();
   const Attempt promised = current_ ? current_->promised : 0;
   return attempt_after(listed ? std::max(promised, listed_->attempt) : promised, gatherer);
@@ -828,7 +823,7 @@ protocol::ReduceNote AllReduceMachine::make_note(Kind kind, Progress at, Attempt
   return {.kind = kind,
           .epoch = epoch_,
           .exchange = at.exchange,
-          .attempt = static_cast<std::uint32_t>(attempt),
+          .attempt = attempt,
           .backed = at.backed};
 }
 

@@ -10,144 +10,15 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/digest.h"
-#include "core/base/log.h"
-#include "core/protocol/peer_messages.h"
 #include "gossip/collective/ahead_claims.h"
-#include "gossip/collective/arrival_deadline.h"
 #include "gossip/collective/early_pieces.h"
-#include "gossip/collective/floats.h"
 #include "gossip/collective/member_liveness.h"
+#include "gossip/collective/reducer.h"
 #include "gossip/collective/reduction.h"
 
 namespace starling::collective {
-
-using protocol::Epoch;
-using protocol::Exchange;
-using protocol::Member;
-using protocol::Progress;
-
-// --- events -------------------------------------------------------------------------------------
-struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
-  Progress at;
-  Floats input;
-};
-// Agreement rests on neither of these. A new link gets again what may have been lost with the old
-// one; a lost one, or failure detection's word, ends the wait for that member early.
-struct LinkUp {
-  Member member = 0;
-  std::optional<Progress> at;  // where it is, by its greeting
-};
-struct LinkDown {
-  Member member = 0;
-};
-struct NoteReceived {
-  Member from = 0;
-  protocol::ReduceNote note;
-};
-struct PieceReceived {  // whole
-  Member from = 0;
-  Epoch epoch = 0;
-  Progress at;
-  std::uint32_t attempt = 0;
-  std::uint64_t place = 0;
-  Floats floats;
-};
-struct Copied {
-};               // after CatchUp: a model came that is as far as it said, whether or not it begins
-struct Tick {};  // next_deadline() has passed
-using Event = std::variant<Begin, Copied, LinkUp, LinkDown, NoteReceived, PieceReceived, Tick>;
-
-// --- actions, to be performed in order ----------------------------------------------------------
-struct SendNote {
-  Member to = 0;
-  protocol::ReduceNote note;
-};
-struct SendPiece {  // as a transfer of kind kReduce; its floats never change
-  Member to = 0;
-  Progress at;
-  std::uint32_t attempt = 0;
-  std::uint64_t place = 0;
-  Floats floats;
-};
-struct Finished {
-  Progress at;
-  Progress next;  // to begin
-  std::uint32_t attempt = 0;
-  std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
-  Floats mean;
-};
-// The donors have come to `next`, and what we are at is given up: copy a model of theirs, then
-// tell with Copied, and Begin there or further; or, where no donor gives one, Begin again where we
-// were.
-struct CatchUp {
-  Progress next;
-  std::vector<Member> donors;
-};
-struct Say {
-  LogLevel level = LogLevel::kWarning;
-  std::string line;
-};
-using Action = std::variant<SendNote, SendPiece, Finished, CatchUp, Say>;
-
-// The same on all members, but for the times.
-struct AllReduceOptions {
-  ArrivalDeadline::Options stragglers;  // from the first registration to the last
-  // From a piece to the next.
-  ArrivalDeadline::Options pieces = {.initial = std::chrono::seconds(10),
-                                     .min = std::chrono::seconds(3)};
-  Duration answer = std::chrono::seconds(3);  // longest silence of a gatherer
-  ShapeRule shape;
-  // The mean of any members counts: no majority is looked for, and nobody gives way.
-  bool any_mean = false;
-};
-
-// What a member remembers of the exchanges that it took part in before its machine began.
-enum class Memory {
-  kWhole,
-  kButForOne,  // all, but not what was promised in the exchange that it begins with: a new epoch
-  kNone,       // its process was started again, and it may have been further
-};
-
-// A mean that more than half of the members held when the exchange ended with it.
-struct BackedMean {
-  Progress at;  // of the exchange
-  std::uint32_t attempt = 0;
-  std::vector<Member> members;
-  Sha256Digest sha256;      // of the mean
-  std::size_t support = 0;  // members that held it
-  Floats mean;
-};
-
-// What ends each exchange with a mean: of all members, or of a group that is drawn for it
-// (group_reduce_machine.h).
-class Reducer {
- public:
-  virtual ~Reducer() = default;
-
-  virtual std::vector<Action> on(Event event, TimePoint now) = 0;
-  // When Tick is due; none while it waits for no time.
-  virtual std::optional<TimePoint> next_deadline() const = 0;
-  // How long a piece is waited for, learned from those that came.
-  virtual Duration piece_wait() const = 0;
-  // Less than kWhole: this member is fresh, and no mean counts as backed on its word.
-  virtual Memory memory() const = 0;
-  // Whether a majority can be there by now, as far as the pace of exchanges tells.
-  virtual bool is_explainable(Progress at) const = 0;
-  // What an exchange of a majority takes, local steps included; none: not seen yet.
-  virtual std::optional<Duration> pace() const = 0;
-  // For the machine of the next epoch, whose members may lack the commit: what the last exchange
-  // ended with, if this member was among those who made it.
-  virtual std::optional<BackedMean> backed_mean() const = 0;
-  // Whether this member has a part in that exchange of its own, for now.
-  virtual bool takes_part(Member member, Progress at) const = 0;
-  // Members of the exchange at hand, this one included.
-  virtual std::size_t members() const = 0;
-};
 
 class AllReduceMachine final : public Reducer {
  public:
@@ -157,9 +28,9 @@ class AllReduceMachine final : public Reducer {
                    std::vector<std::string> names, Progress next = {},
                    const std::set<Member>& absent = {}, Memory memory = Memory::kWhole);
 
-  std::optional<BackedMean> backed_mean() const override;
+  std::optional<EndedExchange> backed_mean() const override;
   // That of the epoch before, which had these members in these places. Requires: no event yet.
-  void offer(BackedMean mean);
+  void offer(EndedExchange former);
   // What that machine has learned of times, among other members of the same run.
   void learn_from(const AllReduceMachine& former);
 
@@ -179,8 +50,6 @@ class AllReduceMachine final : public Reducer {
   std::size_t early_floats() const { return current_ ? current_->early.floats() : 0; }
 
  private:
-  using Attempt = std::uint64_t;  // round k of gatherer g: k n + g + 1; 0: none
-  using Members = std::vector<Member>;
   // Lists of a gatherer in one exchange, after which those who may be to blame are left out.
   static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
@@ -191,14 +60,6 @@ class AllReduceMachine final : public Reducer {
     Floats floats;
     Sha256Digest sha256 = {};  // of the floats: two means with the same one are the same
     bool weak = false;         // it cannot count as backed
-  };
-  struct Commit {
-    Progress at;
-    Attempt attempt = 0;
-    Members members;
-    Sha256Digest sha256;
-    std::size_t support = 0;  // members that held the mean; of a weak one no majority
-    Member holder = 0;        // one of them
   };
   struct Blame {  // a member waited in vain
     Member member = 0;
@@ -291,10 +152,6 @@ class AllReduceMachine final : public Reducer {
     unsigned count = 0;
     std::set<Member> excluded = {};  // whose registrations count no more
   };
-  struct Last {
-    Commit commit;
-    Floats mean;
-  };
   struct Gathered {  // the last commit, if here
     TimePoint from{};
     Duration lateness_max{};
@@ -340,10 +197,11 @@ class AllReduceMachine final : public Reducer {
   // The mean of others (all_reduce_mean.cpp).
   void fetch(Fetch fetch);
   void give_up_source();
-  void send_want();
+  void ask_holder();
   void receive_mean(PieceReceived& piece);
   void look_for(Commit commit);
   void ask_source();
+  void send_want(Member to, Attempt of, const Sha256Digest& sha256);
   void try_next_source();
   std::optional<TimePoint> source_gives_up_at() const;
   void receive_not_yet(Member from, const protocol::ReduceNote& note);
@@ -389,7 +247,7 @@ class AllReduceMachine final : public Reducer {
   Members reducible() const;
   void start_run();
   void begin_again();
-  const Last* ended_with(Progress at) const;
+  const EndedExchange* ended_with(Progress at) const;
   void send_list(Member to);
   protocol::ReduceNote make_list(Member to) const;
   void note_done(Member member, const Sha256Digest& sha256);
@@ -446,8 +304,9 @@ class AllReduceMachine final : public Reducer {
   std::optional<Commit> committed_;  // of next_, which has not begun here
   std::optional<Lists> listed_;
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
-  std::optional<Last> last_;
-  std::optional<Last> former_;  // of the epoch before, until an exchange has ended in this one
+  std::optional<EndedExchange> last_;
+  std::optional<EndedExchange>
+      former_;  // of the epoch before, until an exchange has ended in this one
   std::optional<Progress> settled_;
   std::optional<TimePoint> ended_at_;  // the last exchange, as far as is known here
   std::optional<Gathered> gathered_;

@@ -21,7 +21,12 @@ void AllReduceMachine::fetch(Fetch fetch) {
   current_->fetch = std::move(fetch);
   wait();
   if (current_->false_donors.contains(current_->fetch->source)) return give_up_source();
-  send_want();
+  ask_holder();
+}
+
+void AllReduceMachine::ask_holder() {
+  const Fetch& fetch = *current_->fetch;
+  send_want(fetch.source, fetch.mean.attempt, fetch.mean.sha256);
 }
 
 void AllReduceMachine::give_up_source() {
@@ -29,12 +34,11 @@ void AllReduceMachine::give_up_source() {
   stop_waiting();
 }
 
-void AllReduceMachine::send_want() {
-  const Current& c = *current_;
-  protocol::ReduceNote message = make_note(Kind::kWant, c.at, c.joined);
-  message.held = static_cast<std::uint32_t>(c.fetch->mean.attempt);
-  message.sha256 = c.fetch->mean.sha256;
-  send(c.fetch->source, std::move(message));
+void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha256) {
+  protocol::ReduceNote message = make_note(Kind::kWant, current_->at, of);
+  message.held = of;
+  message.sha256 = sha256;
+  send(to, std::move(message));
 }
 
 // A mean that we asked for. Who sends another is named, and not asked again in this exchange.
@@ -91,10 +95,7 @@ void AllReduceMachine::look_for(Commit commit) {
 
 void AllReduceMachine::ask_source() {
   const Ended& ended = *current_->ended;
-  protocol::ReduceNote message = make_note(Kind::kWant, ended.commit.at, ended.commit.attempt);
-  message.held = static_cast<std::uint32_t>(ended.commit.attempt);
-  message.sha256 = ended.commit.sha256;
-  send(ended.asked(), std::move(message));
+  send_want(ended.asked(), ended.commit.attempt, ended.commit.sha256);
 }
 
 void AllReduceMachine::try_next_source() {
@@ -131,7 +132,7 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
 void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
   const Floats* mean = nullptr;
   const Progress at = progress_of(note);
-  if (const Last* const ended = ended_with(at)) {
+  if (const EndedExchange* const ended = ended_with(at)) {
     expected_.insert(from);
     if (note.sha256 != ended->commit.sha256) return send_commit(from, ended->commit);
     mean = &ended->mean;

@@ -50,7 +50,7 @@ class GroupReduceMachine final : public Reducer {
   Memory memory() const override { return Memory::kWhole; }
   bool is_explainable(Progress at) const override;
   std::optional<Duration> pace() const override;
-  std::optional<BackedMean> backed_mean() const override { return std::nullopt; }
+  std::optional<EndedExchange> backed_mean() const override { return std::nullopt; }
   bool takes_part(Member member, Progress at) const override;
   std::size_t members() const override;
   // Exchanges that have a machine now.

@@ -131,7 +131,7 @@ std::optional<Handover> AllReduceProtocol::hand_over() {
                     .trained = state_ == State::kReducing,
                     .names = names_};
   if (auto mean = machine_->backed_mean()) {
-    handover.mean = std::make_shared<const collective::BackedMean>(std::move(*mean));
+    handover.mean = std::make_shared<const collective::EndedExchange>(std::move(*mean));
   }
   return handover;
 }

@@ -22,7 +22,7 @@
 #include "gossip/training/traffic.h"
 
 namespace starling::collective {
-struct BackedMean;
+struct EndedExchange;
 }
 
 namespace starling::gossip {
@@ -80,7 +80,7 @@ struct Handover {
   Exchange exchange = 0;
   bool trained = false;  // the local phase of this exchange is done, and was not mixed
   // Of an all-reduce, and the members that it is of: what the exchange before ended with.
-  std::shared_ptr<const collective::BackedMean> mean = {};
+  std::shared_ptr<const collective::EndedExchange> mean = {};
   std::vector<std::string> names = {};
   // Among neighbours: how far from this peer's own others' vectors are.
   UsualDistance usual_first = {};
