@@ -18,25 +18,12 @@ void AheadClaims::hear(Member from, Further further) {
   claims_[from] = Claim{std::move(further), claims_[from] && claims_[from]->doubted};
 }
 
-bool AheadClaims::any() const {
-  return std::ranges::any_of(claims_, [](const auto& claim) { return claim.has_value(); });
-}
-
-bool AheadClaims::any_new() const {
-  return std::ranges::any_of(claims_, [](const auto& claim) { return claim && !claim->doubted; });
-}
-
-void AheadClaims::doubt() {
-  for (auto& claim : claims_) {
-    if (claim) claim->doubted = true;
-  }
-}
-
 void AheadClaims::begin(Progress at) {
   for (auto& claim : claims_) {
     if (claim && claim->further.next <= at) claim.reset();
   }
   answered_at_.reset();
+  ignored_until_ = {};
 }
 
 void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
@@ -44,6 +31,7 @@ void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
   record.doubted_until =
       now + wait * (1U << std::min(record.came_to_nothing++, kDoubtDoublingsMax));
   claims_[teller].reset();
+  ignored_until_ = now + wait;
 }
 
 bool AheadClaims::is_trusted(Member member, TimePoint now) const {
@@ -53,6 +41,7 @@ bool AheadClaims::is_trusted(Member member, TimePoint now) const {
 
 // As far as the i furthest say, they are i witnesses.
 std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, TimePoint now) const {
+  if (now < ignored_until_) return std::nullopt;
   std::vector<const Further*> claims;
   for (const auto& claim : claims_) {
     if (claim) claims.push_back(&claim->further);
@@ -68,6 +57,20 @@ std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, Ti
     if (are_most || is_confirmed) return *claims[i];
   }
   return std::nullopt;
+}
+
+bool AheadClaims::asks_others(TimePoint now, Duration wait) {
+  looks_at_.reset();
+  bool any_new = false;
+  for (auto& claim : claims_) {
+    if (!claim) continue;
+    looks_at_ = now + wait;
+    if (is_answered(now)) claim->doubted = true;
+    any_new = any_new || !claim->doubted;
+  }
+  if (!any_new || answered_at_) return false;
+  answered_at_ = now + wait;
+  return true;
 }
 
 bool AheadClaims::is_believed(Progress next, std::size_t witnesses, std::size_t others,

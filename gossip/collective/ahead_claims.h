@@ -27,24 +27,20 @@ class AheadClaims {
   void hear(protocol::Member from, Further further);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
-  bool any() const;
-  // Some that the others were not asked about; all are doubted once they were.
-  bool any_new() const;
-  void doubt();
   // A claim was believed, and a model came, or none. A member whose claim came to nothing is
   // believed only as one of more than half for `wait`, and for twice as long each time, up to 64
-  // times.
+  // times; and for `wait` nobody is, in this exchange.
   void came_true(protocol::Member teller) { records_[teller] = {}; }
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
-  // All others were asked whether they are further, and answer within `wait`.
-  void asked(TimePoint now, Duration wait) { answered_at_ = now + wait; }
-  bool is_asked() const { return answered_at_.has_value(); }
-  bool is_answered(TimePoint now) const { return answered_at_ && now >= *answered_at_; }
-
   // The furthest that can be believed; `others`: members that can be heard at all.
   std::optional<Further> believed(std::size_t others, TimePoint now) const;
+  // Where nobody can be believed: whether to ask those without a claim where they are, who answer
+  // within `wait`. Once in an exchange, and once for a claim.
+  bool asks_others(TimePoint now, Duration wait);
+  // When somebody may be believed who could not be then.
+  std::optional<TimePoint> looks_at() const { return looks_at_; }
   // Whether a majority can be there by now, as far as the pace of exchanges tells.
   bool is_explainable(protocol::Progress at, TimePoint now) const;
 
@@ -54,11 +50,12 @@ class AheadClaims {
  private:
   bool is_believed(protocol::Progress next, std::size_t witnesses, std::size_t others,
                    TimePoint now) const;
+  bool is_answered(TimePoint now) const { return answered_at_ && now >= *answered_at_; }
   bool is_trusted(protocol::Member member, TimePoint now) const;
 
   struct Claim {
     Further further;
-    bool doubted = false;
+    bool doubted = false;  // the others were asked about it
   };
   struct Record {
     unsigned came_to_nothing = 0;
@@ -67,6 +64,8 @@ class AheadClaims {
   std::vector<std::optional<Claim>> claims_;  // by member
   std::vector<Record> records_;
   std::optional<TimePoint> answered_at_;  // the others have, in this exchange
+  std::optional<TimePoint> looks_at_;
+  TimePoint ignored_until_{};  // all claims
   ExchangePace pace_;
 };
 

@@ -64,7 +64,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   };
   sooner(gives_up_at());
   sooner(source_gives_up_at());
-  if (current_) sooner(current_->looks_at);
+  if (current_) sooner(claims_.looks_at());
   return due;
 }
 
@@ -80,7 +80,6 @@ void AllReduceMachine::handle(Begin& begin) {
     current_ = std::move(given_up->current);
     current_->input = std::move(begin.input);
     current_->waits_since = now_;
-    current_->ignores_until = now_ + options_.answer;
     gatherer_ = given_up->gatherer;
     expected_ = std::move(given_up->expected);
     donors_.clear();
@@ -194,7 +193,7 @@ void AllReduceMachine::handle(PieceReceived& piece) {
 
 void AllReduceMachine::handle(Tick&) {
   tick_gather();
-  if (current_ && current_->looks_at && now_ >= *current_->looks_at) look_ahead();
+  if (claims_.looks_at() && now_ >= *claims_.looks_at()) look_ahead();
   const auto gives_up = gives_up_at();
   if (gives_up && now_ >= *gives_up) stop_waiting();
   const auto source_gives_up = source_gives_up_at();
@@ -694,7 +693,6 @@ void AllReduceMachine::hear_of_later(Member from, Progress at) {
 // To where the furthest are who can be believed. A member's word alone moves nobody beyond what the
 // time explains that we took for ours.
 bool AllReduceMachine::catch_up() {
-  if (now_ < current_->ignores_until) return false;
   auto further = claims_.believed(liveness_.heard_others(), now_);
   if (!further || further->next <= current_->at) return false;
   if (!std::exchange(is_left_out_, true)) {
@@ -730,13 +728,7 @@ bool AllReduceMachine::catch_up() {
 }
 
 void AllReduceMachine::look_ahead() {
-  if (!current_) return;
-  current_->looks_at.reset();
-  if (!claims_.any() || catch_up()) return;
-  current_->looks_at = now_ + options_.answer;
-  if (claims_.is_answered(now_)) claims_.doubt();
-  if (!claims_.any_new() || claims_.is_asked()) return;
-  claims_.asked(now_, options_.answer);
+  if (!current_ || catch_up() || !claims_.asks_others(now_, options_.answer)) return;
   for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_ && !claims_.has(m)) send(m, make_note(Kind::kAsk, current_->at, 0));
   }

@@ -107,8 +107,6 @@ class AllReduceMachine final : public Reducer {
     TimePoint promised_at{};                 // the last promise
     TimePoint waits_since{};                 // for waiting_for()
     Duration longest_wait{};                 // for a piece
-    TimePoint ignores_until{};               // that others are further
-    std::optional<TimePoint> looks_at;       // whether they can be believed
   };
   struct Registration {
     Mean held;     // without floats
