@@ -13,23 +13,24 @@ namespace starling::collective {
 // reached. Nothing of this attempt is committed; in the next one a mean that is held stands, and is
 // named. Who holds another even then is left out, or who still differs after more lists.
 void AllReduceMachine::settle_difference() {
-  const Gather& gather = *gather_;
+  const SentList& list = *gather_->list;
   const auto followers = [&](const auto& means) {
     return std::pair(std::ranges::find(means.second, self_) != means.second.end(),
                      means.second.size());
   };
-  const auto most = std::ranges::max_element(gather.done, {}, followers);
-  const Sha256Digest agreed = gather.held != 0 ? gather.sha256 : most->first;
+  const auto most = std::ranges::max_element(list.done, {}, followers);
+  const bool stands = list.mean.attempt != 0;
+  const Sha256Digest agreed = stands ? list.mean.sha256 : most->first;
   Members others;
-  for (const auto& [sha256, members] : gather.done) {
+  for (const auto& [sha256, members] : list.done) {
     if (sha256 != agreed) others.insert(others.end(), members.begin(), members.end());
   }
   say(LogLevel::kWarning,
       fmt::format("exchange {}, attempt {}: {} ended with another mean than the others: one member "
                   "sends wrong numbers, and the exchange goes on with one mean",
-                  gather.at.exchange, gather.attempt,
+                  gather_->at.exchange, gather_->attempt,
                   list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
-  if (gather.held != 0 || lists_of(gather.at) >= kListsMax) {
+  if (stands || lists_of(gather_->at) >= kListsMax) {
     for (const Member m : others) exclude(m, "does not hold the mean that was named");
   }
   begin_again();
@@ -40,7 +41,7 @@ void AllReduceMachine::settle_difference() {
 bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
   if (lists_of(gather_->at) < kListsMax) return false;
   std::map<Member, Members> accusers;
-  for (const auto& [member, registration] : gather_->registered) {
+  for (const auto& [member, registration] : gather_->registered.all()) {
     const auto& blame = registration.blame;
     if (blame && std::ranges::binary_search(held_by, blame->member)) {
       accusers[blame->member].push_back(member);
@@ -58,7 +59,7 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 // are left need a majority for a mean that counts as backed.
 void AllReduceMachine::exclude(Member member, std::string_view why) {
   if (member == self_ || !listed_->excluded.insert(member).second) return;
-  gather_->registered.erase(member);
+  gather_->registered.remove(member);
   say(LogLevel::kWarning,
       fmt::format("exchange {}: {} {}: it is left out", gather_->at.exchange, names_[member], why));
 }

@@ -34,6 +34,7 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
       epoch_(epoch),
       self_(self),
       names_(std::move(names)),
+      majority_{.members = names_.size(), .any = options.any_mean},
       memory_(memory),
       next_(next),
       liveness_(names_.size(), self),
@@ -244,7 +245,7 @@ void AllReduceMachine::report() {
     Gather& gather = open_gather(c.at, c.promised);
     add(self_, registration());
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
-    if ((!is_first || is_minority) && !gather.asked_at && !gather.running) ask_all();
+    if ((!is_first || is_minority) && !gather.asked_at && !gather.list) ask_all();
     return;
   }
   const Registration own = registration();
@@ -268,7 +269,7 @@ void AllReduceMachine::report_again() {
   current_->waits_since = since;
 }
 
-AllReduceMachine::Registration AllReduceMachine::registration() const {
+Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
   return {.held = {c.held.attempt, c.held.members, {}, c.held.sha256, c.held.weak},
           .lost = liveness_.lost(now_),
@@ -277,7 +278,7 @@ AllReduceMachine::Registration AllReduceMachine::registration() const {
 }
 
 // For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
-std::optional<AllReduceMachine::Blame> AllReduceMachine::blame() const {
+std::optional<Blame> AllReduceMachine::blame() const {
   const Current& c = *current_;
   const auto member = waiting_for();
   if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
@@ -418,7 +419,7 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
     if (committed_) return;
     committed_ = commit;
     if (!gather_ || gather_->at != at) return;
-    for (const auto& [member, registration] : gather_->registered) send_commit(member, commit);
+    for (const auto& [member, its] : gather_->registered.all()) send_commit(member, commit);
   } else if (holds(commit.sha256)) {
     // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
     const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
@@ -456,7 +457,7 @@ void AllReduceMachine::settle(const Commit& commit) {
   gatherer_ = owner(commit.attempt);
   expected_ = {commit.members.begin(), commit.members.end()};
   if (gather == nullptr) return;
-  for (const auto& [member, registered] : gather->registered) expected_.insert(member);
+  for (const auto& [member, its] : gather->registered.all()) expected_.insert(member);
   for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_) send_commit(m, commit);
   }
@@ -605,7 +606,7 @@ void AllReduceMachine::resend(Member to) {
       if (piece.to == to) actions_.emplace_back(piece);
     }
   }
-  if (gather_ && gather_->running && gather_->registered.contains(to)) {
+  if (gather_ && gather_->list && gather_->registered.contains(to)) {
     return;  // it registers again: it may have been started again meanwhile
   }
   if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
@@ -775,10 +776,6 @@ Member AllReduceMachine::gatherer_after(Member former) const {
     }
   }
   return self_;
-}
-
-bool AllReduceMachine::is_quorum(std::size_t members) const {
-  return options_.any_mean || names_.size() <= 2 || 2 * members > names_.size();
 }
 
 std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {

@@ -17,6 +17,7 @@
 #include "gossip/collective/member_liveness.h"
 #include "gossip/collective/reducer.h"
 #include "gossip/collective/reduction.h"
+#include "gossip/collective/registrations.h"
 
 namespace starling::collective {
 
@@ -54,17 +55,6 @@ class AllReduceMachine final : public Reducer {
   static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
-  struct Mean {
-    Attempt attempt = 0;  // in which it was accepted last; 0: none
-    Members members;
-    Floats floats;
-    Sha256Digest sha256 = {};  // of the floats: two means with the same one are the same
-    bool weak = false;         // it cannot count as backed
-  };
-  struct Blame {  // a member waited in vain
-    Member member = 0;
-    std::uint16_t count = 0;  // ReduceNote::count
-  };
   // A mean that stands, to be accepted in the attempt at hand.
   struct Fetch {
     Mean mean;  // without floats
@@ -108,12 +98,6 @@ class AllReduceMachine final : public Reducer {
     TimePoint waits_since{};                 // for waiting_for()
     Duration longest_wait{};                 // for a piece
   };
-  struct Registration {
-    Mean held;     // without floats
-    Members lost;  // where nothing is held: who does not answer it
-    std::optional<Blame> blame;
-    bool fresh = false;
-  };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
     Current current;
@@ -121,27 +105,28 @@ class AllReduceMachine final : public Reducer {
     Member gatherer = 0;
     std::set<Member> expected;
   };
+  // The list that a gatherer has sent.
+  struct SentList {
+    Members to;         // who is to hold the mean
+    Mean mean;          // that stands, without floats; attempt 0: none does, and its members reduce
+    Members holders;    // of that mean
+    bool weak = false;  // what they are to hold
+    std::optional<std::pair<Member, Member>> apart;  // the attempt before failed: by, of
+    std::set<Member> awaited;
+    std::map<Sha256Digest, Members> done;  // who holds which mean
+    TimePoint progress_at{};
+  };
   struct Gather {
     Progress at;
     Attempt attempt = 0;
     TimePoint first_at{};
-    std::optional<TimePoint> most_at;           // more than half of all members had registered
-    std::optional<TimePoint> asked_at;          // all were, in place of waiting for them to begin
-    unsigned asked = 0;                         // so often
-    std::set<Member> late;                      // of these: they have not begun, or only talk
-    std::map<Member, Registration> registered;  // also those who came too late for the list
-    bool running = false;
-    Members list;                                    // sent: who is to hold the mean
-    Members reducing;                                // whose mean it is
-    Attempt held = 0;                                // it is one that stands
-    Sha256Digest sha256;                             // of that one
-    bool weak = false;                               // what they are to hold
-    Members holders;                                 // and these have it
-    std::optional<std::pair<Member, Member>> cause;  // that the attempt before failed: by, of
-    std::set<Member> awaited;
-    std::map<Sha256Digest, Members> done;  // who holds which mean
-    TimePoint progress_at{};               // of the run
+    Registrations registered;  // also those who came too late for the list
     TimePoint heartbeat_at{};
+    std::optional<TimePoint> most_at;   // more than half of all members had registered
+    std::optional<TimePoint> asked_at;  // all were, in place of waiting for them to begin
+    unsigned asked = 0;                 // so often
+    std::set<Member> late;              // of these: they have not begun, or only talk
+    std::optional<SentList> list;
   };
   // That were sent here for one exchange; no attempt has two.
   struct Lists {
@@ -232,18 +217,12 @@ class AllReduceMachine final : public Reducer {
   TimePoint closes_at() const;
   void close();
   void close_without_quorum();
-  const Mean* standing_mean() const;
-  Members holders(const Sha256Digest& sha256) const;
-  Members here() const;
-  bool backs(const Members& list) const;
   bool hand_to_another();
   void decide();
   void count_list();
   unsigned lists_of(Progress at) const;
   bool was_listed(Progress at, Attempt attempt) const;
-  std::optional<std::pair<Member, Blame>> find_cause() const;
-  Members reducible() const;
-  void start_run();
+  void send_lists(SentList list);
   void begin_again();
   const EndedExchange* ended_with(Progress at) const;
   void send_list(Member to);
@@ -263,7 +242,7 @@ class AllReduceMachine final : public Reducer {
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
   Member gatherer_after(Member former) const;
-  bool is_quorum(std::size_t members) const;
+  bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   std::size_t support_of(std::size_t members, bool weak) const;
   bool is_plausible(Member from, Attempt attempt);
   bool follows(Member from, Attempt attempt);
@@ -280,6 +259,7 @@ class AllReduceMachine final : public Reducer {
   Epoch epoch_;
   Member self_;
   std::vector<std::string> names_;
+  MajorityRule majority_;
   Memory memory_;
   std::optional<GivenUp> given_up_;
   Progress next_;             // to begin, or before it while one is current

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The members that have registered with a gatherer, and what it has to make of what they hold: the
+// rules of Paxos for the mean that stands, and who can reduce together where none does.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "gossip/collective/floats.h"
+#include "gossip/collective/reducer.h"
+
+namespace starling::collective {
+
+struct Mean {
+  Attempt attempt = 0;  // in which it was accepted last; 0: none
+  Members members;
+  Floats floats;
+  Sha256Digest sha256 = {};  // of the floats: two means with the same one are the same
+  bool weak = false;         // it cannot count as backed
+};
+
+struct Blame {  // a member waited in vain
+  Member member = 0;
+  std::uint16_t count = 0;  // ReduceNote::count
+};
+
+struct Registration {
+  Mean held;     // without floats
+  Members lost;  // where nothing is held: who does not answer it
+  std::optional<Blame> blame;
+  bool fresh = false;
+};
+
+// How many of the members are a majority.
+struct MajorityRule {
+  std::size_t members = 1;
+  bool any = false;  // AllReduceOptions::any_mean
+
+  // Of two members neither is a majority, and each alone is enough.
+  bool is_quorum(std::size_t count) const { return any || members <= 2 || 2 * count > members; }
+};
+
+class Registrations {
+ public:
+  // Of the gatherer `self`, whose process was started again, or not.
+  Registrations(const MajorityRule& rule, Member self, bool started_again)
+      : rule_(rule), self_(self), started_again_(started_again) {}
+
+  void add(Member member, Registration its) { all_[member] = std::move(its); }
+  void remove(Member member) { all_.erase(member); }
+  bool contains(Member member) const { return all_.contains(member); }
+  const Registration& of(Member member) const { return all_.at(member); }
+  const std::map<Member, Registration>& all() const { return all_; }
+  std::size_t size() const { return all_.size(); }
+  bool are_quorum() const { return rule_.is_quorum(all_.size()); }
+  // Says of `member` that it does not answer; what a holder of a mean does not hear is not known.
+  bool is_lost_to_any(Member member) const;
+
+  Members members() const;
+  Members not_fresh() const;
+  Members holders(const Sha256Digest& sha256) const;
+  // The mean that stands, null: none.
+  const Mean* standing() const;
+  // Whether a mean that all of these hold counts as backed.
+  bool backs(const Members& list) const;
+  // Of all who waited in vain, the one that had got least.
+  std::optional<std::pair<Member, Blame>> find_cause() const;
+  // Of `members` all but as few as make every two of the rest hear each other, ourselves in any
+  // case. `lost`: to us. `apart`: are not to be together.
+  Members reducible(Members members, const Members& lost,
+                    const std::optional<std::pair<Member, Member>>& apart) const;
+
+ private:
+  MajorityRule rule_;
+  Member self_;
+  bool started_again_;
+  std::map<Member, Registration> all_;
+};
+
+}  // namespace starling::collective
