@@ -33,7 +33,7 @@ void AllReduceMachine::settle_difference() {
   if (stands || lists_of(gather_->at) >= kListsMax) {
     for (const Member m : others) exclude(m, "does not hold the mean that was named");
   }
-  begin_again();
+  begin_again(self_);
 }
 
 // Who says that it holds the mean that stands, and does not give it. A single member that says so

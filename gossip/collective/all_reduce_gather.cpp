@@ -49,7 +49,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
     return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
   }
   if (current_ && note.attempt > current_->promised) {
-    if (!follows(from, note.attempt)) return;
+    if (!current_->bounds.follows(from, note.attempt, current_->promised)) return;
     take_part_in(note.attempt);
   }
   Gather& gather = open_gather(at, note.attempt);
@@ -59,7 +59,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   if (gather.list) {
     if (std::ranges::binary_search(gather.list->to, from)) {
       const bool forgot = note.fresh && !gather.registered.of(from).fresh;
-      return forgot ? begin_again() : send_list(from);
+      return forgot ? begin_again(self_) : send(from, make_list(from));
     }
     if (!gather.registered.contains(from)) {
       arrivals_.learn(std::min(now_ - gather.first_at, lateness_max()));
@@ -83,12 +83,13 @@ void AllReduceMachine::add(Member member, Registration registration) {
   if (are_most && !gather_->most_at) gather_->most_at = now_;
 }
 
-// Whatever came of the attempt at hand: another, under our own number.
-void AllReduceMachine::begin_again() {
+// In place of the attempt that is gathered here, whatever came of it.
+void AllReduceMachine::begin_again(Member gatherer) {
+  const Attempt next = attempt_after(gather_->attempt, gatherer);
   if (current_) {
-    take_part_in(next_attempt(self_));
+    take_part_in(next);
   } else {
-    drop_gather(next_attempt(self_));
+    drop_gather(next);
   }
 }
 
@@ -214,7 +215,7 @@ void AllReduceMachine::close_without_quorum() {
     }();
     if (!hears_more || current_->passed_on == kAsksMax) continue;
     ++current_->passed_on;
-    return take_part_in(next_attempt(member));
+    return begin_again(member);
   }
   ask_all();
 }
@@ -228,11 +229,7 @@ bool AllReduceMachine::hand_to_another() {
   if (memory_ != Memory::kNone || registered.backs(registered.members())) return false;
   const Members others = registered.not_fresh();
   if (others.empty() || !is_quorum(others.size())) return false;
-  if (current_) {
-    take_part_in(next_attempt(others.front()));
-  } else {
-    drop_gather(attempt_after(gather_->attempt, others.front()));
-  }
+  begin_again(others.front());
   return true;
 }
 
@@ -305,7 +302,7 @@ void AllReduceMachine::send_lists(SentList list) {
   list.awaited = {list.to.begin(), list.to.end()};
   gather.list = std::move(list);
   for (const auto& [member, registration] : gather.registered.all()) {
-    if (member != self_) send_list(member);
+    if (member != self_) send(member, make_list(member));
   }
   if (!gather.registered.contains(self_)) return;
   protocol::ReduceNote own = make_list(self_);
@@ -332,8 +329,6 @@ protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
   }
   return list;
 }
-
-void AllReduceMachine::send_list(Member to) { send(to, make_list(to)); }
 
 void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
   if (!gather_ || progress_of(note) != gather_->at) return;

@@ -14,15 +14,9 @@ namespace {
 
 using Kind = protocol::ReduceNote::Kind;
 
-// Rounds go up one by one: so many ahead of us is only where a majority is.
-constexpr std::uint64_t kRoundsAhead = 8;
-// Attempts of one exchange that are left at once because one and the same member says so.
-constexpr unsigned kFollowedMax = 4;
 // A list comes within so many times what is learned of its parts.
 constexpr int kListWaits = 2;
-constexpr Attempt kAttemptMax = Attempt{1} << 31;  // leaves room on the wire
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
-constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr unsigned kDoublingsMax = 10;
 
 }  // namespace
@@ -74,24 +68,14 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
 void AllReduceMachine::handle(Begin& begin) {
   STARLING_CHECK(!last_ || begin.at > last_->commit.at);
   claims_.begin(begin.at);
-  auto given_up = std::exchange(given_up_, std::nullopt);
-  if (given_up && given_up->current.at == begin.at) {
-    // No donor gave a model: nobody is asked for it again in the same moment.
-    claims_.came_to_nothing(given_up->teller, now_, options_.answer);
-    current_ = std::move(given_up->current);
-    current_->input = std::move(begin.input);
-    current_->waits_since = now_;
-    gatherer_ = given_up->gatherer;
-    expected_ = std::move(given_up->expected);
-    donors_.clear();
-  } else {
-    if (given_up) claims_.came_true(given_up->teller);
+  if (!resume(begin)) {
     if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
     wants_served_.clear();
     const std::size_t floats = begin.input.values.size();
     current_ = Current{.at = begin.at,
                        .input = std::move(begin.input),
                        .begun_at = now_,
+                       .bounds = AttemptBounds(names_.size()),
                        .early = EarlyPieces(floats, names_.size()),
                        .waits_since = now_};
   }
@@ -114,12 +98,6 @@ void AllReduceMachine::handle(Begin& begin) {
     return take_part_in(asked_for->second);
   }
   register_with(liveness_.is_lost(gatherer_, now_) ? gatherer_after(gatherer_) : gatherer_);
-}
-
-// It is where it was told that others are: at the end of the run, no Begin may follow.
-void AllReduceMachine::handle(Copied&) {
-  const auto given_up = std::exchange(given_up_, std::nullopt);
-  if (given_up) claims_.came_true(given_up->teller);
 }
 
 void AllReduceMachine::handle(LinkUp& event) {
@@ -217,7 +195,7 @@ void AllReduceMachine::take_part_in(Attempt attempt) {
 // After an attempt that came to nothing.
 void AllReduceMachine::try_again_with(Member gatherer) {
   ++current_->failed[owner(current_->promised)];
-  take_part_in(std::max(next_attempt(gatherer), current_->later));
+  take_part_in(std::max(next_attempt(gatherer), current_->bounds.later()));
 }
 
 void AllReduceMachine::promise(Attempt attempt) {
@@ -317,12 +295,11 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
     arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
   }
   c.joined = note.attempt;
-  if (takes_part) join(note.attempt, std::move(note.members));
+  if (takes_part) join(std::move(note.members));
 }
 
-void AllReduceMachine::join(Attempt attempt, Members members) {
+void AllReduceMachine::join(Members members) {
   Current& c = *current_;
-  c.joined = attempt;
   const std::size_t count = members.size();
   const auto index = static_cast<std::size_t>(std::ranges::find(members, self_) - members.begin());
   const Shape shape = choose_shape(options_.shape, count, c.input.values.size());
@@ -383,20 +360,6 @@ void AllReduceMachine::send_done() {
   send(owner(c.joined), std::move(done));
 }
 
-// --- from one epoch to the next ------------------------------------------------------------------
-
-std::optional<EndedExchange> AllReduceMachine::backed_mean() const {
-  const std::optional<EndedExchange>& last = last_ ? last_ : former_;
-  if (!last || !is_quorum(last->commit.support)) return std::nullopt;
-  return std::ranges::binary_search(last->commit.members, self_) ? last : std::nullopt;
-}
-
-// This member takes part in its exchange no more.
-void AllReduceMachine::offer(EndedExchange former) {
-  former_ = std::move(former);
-  former_->commit.holder = self_;
-}
-
 void AllReduceMachine::learn_from(const AllReduceMachine& former) {
   arrivals_.learn_from(former.arrivals_);
   pieces_.learn_from(former.pieces_);
@@ -405,113 +368,9 @@ void AllReduceMachine::learn_from(const AllReduceMachine& former) {
   missing_said_at_ = former.missing_said_at_;
 }
 
-// --- the end of an exchange ----------------------------------------------------------------------
-
-void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
-  if (!are_members(note.members) || note.attempt == 0 || !note.sha256) return;
-  const Progress at = progress_of(note);
-  if (note.other >= names_.size()) return;
-  const Commit commit{at,           note.attempt, std::move(note.members),
-                      *note.sha256, note.count,   note.other};
-  if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
-  if (at != open()) return;
-  if (!current_) {
-    if (committed_) return;
-    committed_ = commit;
-    if (!gather_ || gather_->at != at) return;
-    for (const auto& [member, its] : gather_->registered.all()) send_commit(member, commit);
-  } else if (holds(commit.sha256)) {
-    // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
-    const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
-    if (is_as_listed || from == owner(current_->promised)) end_with(commit);
-  } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
-    look_for(commit);
-  }
-}
-
 bool AllReduceMachine::holds(const std::optional<Sha256Digest>& sha256) const {
   const Mean& held = current_->held;
   return held.attempt != 0 && held.sha256 == sha256;
-}
-
-// The exchange has ended, as we know ourselves.
-void AllReduceMachine::end_with(Commit commit) {
-  settle(commit);
-  if (!current_) {
-    committed_ = std::move(commit);
-  } else if (holds(commit.sha256)) {
-    Floats mean = std::move(current_->held.floats);
-    finish(std::move(commit), std::move(mean));
-  } else {
-    look_for(std::move(commit));
-  }
-}
-
-// Who gathers the next exchange, and who is waited for there; who waits for our list hears of it.
-void AllReduceMachine::settle(const Commit& commit) {
-  settled_ = commit.at;
-  gathered_.reset();
-  const Gather* const gather = gather_ && gather_->at == commit.at ? &*gather_ : nullptr;
-  if (gather != nullptr) gathered_ = {gather->first_at, lateness_max()};
-  ended_at_ = now_;
-  gatherer_ = owner(commit.attempt);
-  expected_ = {commit.members.begin(), commit.members.end()};
-  if (gather == nullptr) return;
-  for (const auto& [member, its] : gather->registered.all()) expected_.insert(member);
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send_commit(m, commit);
-  }
-  gather_.reset();
-}
-
-void AllReduceMachine::finish(Commit commit, Floats mean) {
-  const Progress at = commit.at;
-  if (settled_ != at) settle(commit);
-  if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
-  // What a majority that remembers holds now has passed all that we may have promised before.
-  const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
-  if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
-  // The others have got all that they waited for.
-  const bool took_part = holds(commit.sha256);
-  if (!took_part && current_->blame) liveness_.call_silent(current_->blame->member, now_);
-  commit.holder = self_;
-  last_ = EndedExchange{std::move(commit), std::move(mean)};
-  former_.reset();
-  const Commit& ended = last_->commit;
-  current_.reset();
-  donors_.clear();
-  next_ = after(at, ended.support);
-  if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
-  const bool without_us = !std::ranges::binary_search(ended.members, self_);
-  if (without_us && !is_left_out_) {
-    say(LogLevel::kWarning,
-        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
-                    ended.attempt));
-  }
-  is_left_out_ = without_us;
-  say_who_is_missing(ended);
-  actions_.emplace_back(Finished{at, next_, ended.attempt, ended.members, last_->mean});
-}
-
-// At most once in a while, however often members fall out and return in between.
-void AllReduceMachine::say_who_is_missing(const Commit& commit) {
-  Members missing;
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_ && !std::ranges::binary_search(commit.members, m)) missing.push_back(m);
-  }
-  if (missing == missing_ || (missing_said_at_ && now_ < *missing_said_at_ + kSayEvery)) return;
-  missing_ = std::move(missing);
-  missing_said_at_ = now_;
-  const Exchange exchange = commit.at.exchange;
-  if (missing_.empty()) {
-    return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
-  }
-  const std::string who = list_some(missing_, kNamedMax, [this](Member m) {
-    return fmt::format(
-        "{} ({})", names_[m],
-        liveness_.is_lost(m, now_) ? "does not answer" : "late, or not in reach of all");
-  });
-  say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
 }
 
 // --- waiting -------------------------------------------------------------------------------------
@@ -628,123 +487,15 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
       if (current_->joined < note.attempt) report_again();
       return;
     }
-    if (follows(from, note.attempt)) return take_part_in(note.attempt);
+    if (current_->bounds.follows(from, note.attempt, current_->promised)) {
+      return take_part_in(note.attempt);
+    }
   } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
     const std::pair asked_for(at, note.attempt);
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
   }
   send(from, make_note(Kind::kWait, at, note.attempt));
   if (at > open()) hear_of_later(from, at);
-}
-
-// --- others are further --------------------------------------------------------------------------
-
-// There is nothing to be begun at `at` any more.
-const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
-  if (last_ && last_->commit.at == at) return &*last_;
-  return former_ && former_->commit.at == at ? &*former_ : nullptr;
-}
-
-bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
-  const EndedExchange* const ended = ended_with(at);
-  const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
-  if (committed_ && committed_->at == at) commit = &*committed_;
-  if (commit != nullptr) {
-    if (gathered_ && !expected_.contains(to)) {
-      arrivals_.learn(std::min(now_ - gathered_->from, gathered_->lateness_max));
-    }
-    expected_.insert(to);  // it comes to the next one
-    send_commit(to, *commit);
-    return true;
-  }
-  if (at >= open()) return false;
-  expected_.insert(to);
-  if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
-    const Kind kind = note.kind == Kind::kWant ? Kind::kNotYet : Kind::kWait;
-    protocol::ReduceNote answer = make_note(kind, at, note.attempt);
-    answer.held = note.held;
-    send(to, std::move(answer));
-    return true;
-  }
-  protocol::ReduceNote message =
-      make_note(Kind::kAhead, given_up_ ? given_up_->current.at : open(), 0);
-  if (!given_up_) message.members = donors_;
-  if (message.members.empty() && last_) {
-    std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
-                                [this](Member m) { return liveness_.is_lost(m, now_); });
-  }
-  if (message.members.empty()) message.members = {self_};
-  send(to, std::move(message));
-  return true;
-}
-
-void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
-  if (next <= open()) return;
-  claims_.hear(from, {next, std::move(donors), from});
-  look_ahead();
-}
-
-// It has begun a later one. Where that follows ours, it has the mean.
-void AllReduceMachine::hear_of_later(Member from, Progress at) {
-  if (!may_follow(at)) return hear_of_further(from, at, {from});
-  if (current_) send(from, make_note(Kind::kAsk, current_->at, 0));
-}
-
-// To where the furthest are who can be believed. A member's word alone moves nobody beyond what the
-// time explains that we took for ours.
-bool AllReduceMachine::catch_up() {
-  auto further = claims_.believed(liveness_.heard_others(), now_);
-  if (!further || further->next <= current_->at) return false;
-  if (!std::exchange(is_left_out_, true)) {
-    const auto name = [this](Member m) { return names_[m]; };
-    Members donors_named = further->donors;
-    std::erase(donors_named, self_);
-    say(LogLevel::kWarning,
-        fmt::format("{} says that the others are at exchange {}; we are at {} and have to copy a "
-                    "model of {}",
-                    names_[further->teller], further->next.exchange, current_->at.exchange,
-                    list_some(donors_named, kNamedMax, name)));
-  }
-  // The network runs: nobody waits for members as long as at its start.
-  if (!last_) arrivals_.learn(Duration::zero());
-  gather_.reset();
-  committed_.reset();
-  Current& c = *current_;
-  c.input = {};
-  c.run.reset();
-  c.fetch.reset();
-  c.ended.reset();
-  c.sent.clear();
-  c.early.clear();
-  c.failed.clear();
-  given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
-  current_.reset();
-  next_ = further->next;
-  donors_ = further->donors;
-  gatherer_ = donors_.front();
-  expected_ = {donors_.begin(), donors_.end()};
-  actions_.emplace_back(CatchUp{next_, std::move(further->donors)});
-  return true;
-}
-
-void AllReduceMachine::look_ahead() {
-  if (!current_ || catch_up() || !claims_.asks_others(now_, options_.answer)) return;
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_ && !claims_.has(m)) send(m, make_note(Kind::kAsk, current_->at, 0));
-  }
-}
-
-// What comes after `at` has ended with a mean that so many hold. Of two members neither is a
-// majority, and none gives way.
-Progress AllReduceMachine::after(Progress at, std::size_t support) const {
-  return {is_quorum(support) ? at.exchange + 1 : at.backed, at.exchange + 1};
-}
-
-// It comes right after ours, whatever the mean of ours will be of.
-bool AllReduceMachine::may_follow(Progress at) const {
-  const Progress ours = open();
-  return at.exchange == ours.exchange + 1 && (at.backed == at.exchange || at.backed == ours.backed);
 }
 
 // --- small things --------------------------------------------------------------------------------
@@ -778,29 +529,9 @@ Member AllReduceMachine::gatherer_after(Member former) const {
   return self_;
 }
 
-std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {
-  return weak ? std::min(members, names_.size() / 2) : members;
-}
-
 bool AllReduceMachine::is_plausible(Member from, Attempt attempt) {
-  if (attempt == 0 || attempt > kAttemptMax) return false;
-  const Attempt promised = current_ ? current_->promised : 0;
-  if (attempt <= promised + kRoundsAhead * names_.size()) return true;
-  if (!current_) return false;
-  Attempt& named = current_->named[from];
-  named = std::max(named, attempt);
-  const auto further = std::ranges::count_if(
-      current_->named, [attempt](const auto& entry) { return entry.second >= attempt; });
-  return 2 * static_cast<std::size_t>(further) > names_.size();
-}
-
-// Whether an attempt is left because another is asked for. A member that asks too often is followed
-// once our own has come to nothing.
-bool AllReduceMachine::follows(Member from, Attempt attempt) {
-  Current& c = *current_;
-  if (attempt <= c.promised || c.promised == 0 || c.left_at[from]++ < kFollowedMax) return true;
-  c.later = std::max(c.later, attempt);
-  return false;
+  if (!current_) return AttemptBounds(names_.size()).is_plausible(from, attempt, 0);
+  return current_->bounds.is_plausible(from, attempt, current_->promised);
 }
 
 bool AllReduceMachine::are_members(const Members& members) const {
@@ -818,15 +549,6 @@ protocol::ReduceNote AllReduceMachine::make_note(Kind kind, Progress at, Attempt
 
 void AllReduceMachine::send(Member to, protocol::ReduceNote note) {
   actions_.emplace_back(SendNote{to, std::move(note)});
-}
-
-void AllReduceMachine::send_commit(Member to, const Commit& commit) {
-  protocol::ReduceNote message = make_note(Kind::kCommit, commit.at, commit.attempt);
-  message.members = commit.members;
-  message.sha256 = commit.sha256;
-  message.count = static_cast<std::uint16_t>(commit.support);
-  message.other = commit.holder;
-  send(to, std::move(message));
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {

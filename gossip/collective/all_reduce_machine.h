@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gossip/collective/ahead_claims.h"
+#include "gossip/collective/attempt_bounds.h"
 #include "gossip/collective/early_pieces.h"
 #include "gossip/collective/member_liveness.h"
 #include "gossip/collective/reducer.h"
@@ -86,17 +87,15 @@ class AllReduceMachine final : public Reducer {
     std::optional<Ended> ended;
     std::set<Member> false_donors;           // that sent another mean than the one asked for
     std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
-    std::map<Member, Attempt> named;         // the highest attempt that each has spoken of
-    std::map<Member, unsigned> left_at;      // attempts that were left when it said so
-    unsigned passed_on = 0;                  // so often to another gatherer who might hear more
-    Attempt later = 0;                       // that somebody asked for who is not followed any more
-    std::map<Member, unsigned> failed;       // attempts that we left in vain, by gatherer
-    std::optional<Blame> blame;              // of the attempt before
-    std::vector<SendPiece> sent;             // in the attempt at hand
-    EarlyPieces early;                       // of the attempt promised, until its list comes
-    TimePoint promised_at{};                 // the last promise
-    TimePoint waits_since{};                 // for waiting_for()
-    Duration longest_wait{};                 // for a piece
+    AttemptBounds bounds;
+    unsigned passed_on = 0;             // so often to another gatherer who might hear more
+    std::map<Member, unsigned> failed;  // attempts that we left in vain, by gatherer
+    std::optional<Blame> blame;         // of the attempt before
+    std::vector<SendPiece> sent;        // in the attempt at hand
+    EarlyPieces early;                  // of the attempt promised, until its list comes
+    TimePoint promised_at{};            // the last promise
+    TimePoint waits_since{};            // for waiting_for()
+    Duration longest_wait{};            // for a piece
   };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
@@ -160,7 +159,7 @@ class AllReduceMachine final : public Reducer {
   void report_again();
   Registration registration() const;
   std::optional<Blame> blame() const;
-  void join(Attempt attempt, Members members);
+  void join(Members members);
   bool reduce(Member from, std::uint64_t place, const Floats& piece);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
@@ -194,6 +193,7 @@ class AllReduceMachine final : public Reducer {
   bool answer_if_over(Member to, const protocol::ReduceNote& note);
   void hear_of_further(Member from, Progress next, Members donors);
   bool catch_up();
+  bool resume(Begin& begin);
   void hear_of_later(Member from, Progress at);
   void look_ahead();
   Progress after(Progress at, std::size_t support) const;
@@ -223,9 +223,8 @@ class AllReduceMachine final : public Reducer {
   unsigned lists_of(Progress at) const;
   bool was_listed(Progress at, Attempt attempt) const;
   void send_lists(SentList list);
-  void begin_again();
+  void begin_again(Member gatherer);
   const EndedExchange* ended_with(Progress at) const;
-  void send_list(Member to);
   protocol::ReduceNote make_list(Member to) const;
   void note_done(Member member, const Sha256Digest& sha256);
   void tick_gather();
@@ -245,7 +244,6 @@ class AllReduceMachine final : public Reducer {
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   std::size_t support_of(std::size_t members, bool weak) const;
   bool is_plausible(Member from, Attempt attempt);
-  bool follows(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
   Duration stretched(Duration wait) const;
   Duration list_wait() const;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Others are further: whether they can be believed, and the exchange that is given up for a model
+// of theirs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/list_some.h"
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective {
+
+using Kind = protocol::ReduceNote::Kind;
+
+void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
+  if (next <= open()) return;
+  claims_.hear(from, {next, std::move(donors), from});
+  look_ahead();
+}
+
+// It has begun a later one. Where that follows ours, it has the mean.
+void AllReduceMachine::hear_of_later(Member from, Progress at) {
+  if (!may_follow(at)) return hear_of_further(from, at, {from});
+  if (current_) send(from, make_note(Kind::kAsk, current_->at, 0));
+}
+
+// It comes right after ours, whatever the mean of ours will be of.
+bool AllReduceMachine::may_follow(Progress at) const {
+  const Progress ours = open();
+  return at.exchange == ours.exchange + 1 && (at.backed == at.exchange || at.backed == ours.backed);
+}
+
+void AllReduceMachine::look_ahead() {
+  if (!current_ || catch_up() || !claims_.asks_others(now_, options_.answer)) return;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_ && !claims_.has(m)) send(m, make_note(Kind::kAsk, current_->at, 0));
+  }
+}
+
+// To where the furthest are who can be believed. A member's word alone moves nobody beyond what the
+// time explains that we took for ours.
+bool AllReduceMachine::catch_up() {
+  auto further = claims_.believed(liveness_.heard_others(), now_);
+  if (!further || further->next <= current_->at) return false;
+  if (!std::exchange(is_left_out_, true)) {
+    const auto name = [this](Member m) { return names_[m]; };
+    Members donors_named = further->donors;
+    std::erase(donors_named, self_);
+    say(LogLevel::kWarning,
+        fmt::format("{} says that the others are at exchange {}; we are at {} and have to copy a "
+                    "model of {}",
+                    names_[further->teller], further->next.exchange, current_->at.exchange,
+                    list_some(donors_named, kNamedMax, name)));
+  }
+  // The network runs: nobody waits for members as long as at its start.
+  if (!last_) arrivals_.learn(Duration::zero());
+  gather_.reset();
+  committed_.reset();
+  Current& c = *current_;
+  c.input = {};
+  c.run.reset();
+  c.fetch.reset();
+  c.ended.reset();
+  c.sent.clear();
+  c.early.clear();
+  c.failed.clear();
+  given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
+  current_.reset();
+  next_ = further->next;
+  donors_ = further->donors;
+  gatherer_ = donors_.front();
+  expected_ = {donors_.begin(), donors_.end()};
+  actions_.emplace_back(CatchUp{next_, std::move(further->donors)});
+  return true;
+}
+
+// The exchange that was given up to copy a model, where no donor gave one.
+bool AllReduceMachine::resume(Begin& begin) {
+  auto given_up = std::exchange(given_up_, std::nullopt);
+  if (!given_up) return false;
+  if (given_up->current.at != begin.at) {
+    claims_.came_true(given_up->teller);
+    return false;
+  }
+  // Nobody is asked for one again in the same moment.
+  claims_.came_to_nothing(given_up->teller, now_, options_.answer);
+  current_ = std::move(given_up->current);
+  current_->input = std::move(begin.input);
+  current_->waits_since = now_;
+  gatherer_ = given_up->gatherer;
+  expected_ = std::move(given_up->expected);
+  donors_.clear();
+  return true;
+}
+
+// It is where it was told that others are: at the end of the run, no Begin may follow.
+void AllReduceMachine::handle(Copied&) {
+  if (given_up_) claims_.came_true(given_up_->teller);
+  given_up_.reset();
+}
+
+}  // namespace starling::collective

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an exchange ends with a commit, and what those hear of it who come late.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/list_some.h"
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective {
+
+using Kind = protocol::ReduceNote::Kind;
+
+namespace {
+
+constexpr Duration kSayEvery = std::chrono::seconds(10);
+
+}  // namespace
+
+void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
+  if (!are_members(note.members) || note.attempt == 0 || !note.sha256) return;
+  const Progress at = progress_of(note);
+  if (note.other >= names_.size()) return;
+  const Commit commit{at,           note.attempt, std::move(note.members),
+                      *note.sha256, note.count,   note.other};
+  if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
+  if (at != open()) return;
+  if (!current_) {
+    if (committed_) return;
+    committed_ = commit;
+    if (!gather_ || gather_->at != at) return;
+    for (const auto& [member, its] : gather_->registered.all()) send_commit(member, commit);
+  } else if (holds(commit.sha256)) {
+    // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
+    const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
+    if (is_as_listed || from == owner(current_->promised)) end_with(commit);
+  } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
+    look_for(commit);
+  }
+}
+
+// The exchange has ended, as we know ourselves.
+void AllReduceMachine::end_with(Commit commit) {
+  settle(commit);
+  if (!current_) {
+    committed_ = std::move(commit);
+  } else if (holds(commit.sha256)) {
+    Floats mean = std::move(current_->held.floats);
+    finish(std::move(commit), std::move(mean));
+  } else {
+    look_for(std::move(commit));
+  }
+}
+
+// Who gathers the next exchange, and who is waited for there; who waits for our list hears of it.
+void AllReduceMachine::settle(const Commit& commit) {
+  settled_ = commit.at;
+  gathered_.reset();
+  const Gather* const gather = gather_ && gather_->at == commit.at ? &*gather_ : nullptr;
+  if (gather != nullptr) gathered_ = {gather->first_at, lateness_max()};
+  ended_at_ = now_;
+  gatherer_ = owner(commit.attempt);
+  expected_ = {commit.members.begin(), commit.members.end()};
+  if (gather == nullptr) return;
+  for (const auto& [member, its] : gather->registered.all()) expected_.insert(member);
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_) send_commit(m, commit);
+  }
+  gather_.reset();
+}
+
+void AllReduceMachine::finish(Commit commit, Floats mean) {
+  const Progress at = commit.at;
+  if (settled_ != at) settle(commit);
+  if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
+  // What a majority that remembers holds now has passed all that we may have promised before.
+  const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
+  if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
+  // The others have got all that they waited for.
+  const bool took_part = holds(commit.sha256);
+  if (!took_part && current_->blame) liveness_.call_silent(current_->blame->member, now_);
+  commit.holder = self_;
+  last_ = EndedExchange{std::move(commit), std::move(mean)};
+  former_.reset();
+  const Commit& ended = last_->commit;
+  current_.reset();
+  donors_.clear();
+  next_ = after(at, ended.support);
+  if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
+  const bool without_us = !std::ranges::binary_search(ended.members, self_);
+  if (without_us && !is_left_out_) {
+    say(LogLevel::kWarning,
+        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
+                    ended.attempt));
+  }
+  is_left_out_ = without_us;
+  say_who_is_missing(ended);
+  actions_.emplace_back(Finished{at, next_, ended.attempt, ended.members, last_->mean});
+}
+
+// At most once in a while, however often members fall out and return in between.
+void AllReduceMachine::say_who_is_missing(const Commit& commit) {
+  Members missing;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_ && !std::ranges::binary_search(commit.members, m)) missing.push_back(m);
+  }
+  if (missing == missing_ || (missing_said_at_ && now_ < *missing_said_at_ + kSayEvery)) return;
+  missing_ = std::move(missing);
+  missing_said_at_ = now_;
+  const Exchange exchange = commit.at.exchange;
+  if (missing_.empty()) {
+    return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
+  }
+  const std::string who = list_some(missing_, kNamedMax, [this](Member m) {
+    return fmt::format(
+        "{} ({})", names_[m],
+        liveness_.is_lost(m, now_) ? "does not answer" : "late, or not in reach of all");
+  });
+  say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
+}
+
+// What comes after `at` has ended with a mean that so many hold. Of two members neither is a
+// majority, and none gives way.
+Progress AllReduceMachine::after(Progress at, std::size_t support) const {
+  return {is_quorum(support) ? at.exchange + 1 : at.backed, at.exchange + 1};
+}
+
+std::size_t AllReduceMachine::support_of(std::size_t members, bool weak) const {
+  return weak ? std::min(members, names_.size() / 2) : members;
+}
+
+// There is nothing to be begun at `at` any more.
+const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
+  if (last_ && last_->commit.at == at) return &*last_;
+  return former_ && former_->commit.at == at ? &*former_ : nullptr;
+}
+
+bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& note) {
+  const Progress at = progress_of(note);
+  const EndedExchange* const ended = ended_with(at);
+  const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
+  if (committed_ && committed_->at == at) commit = &*committed_;
+  if (commit != nullptr) {
+    if (gathered_ && !expected_.contains(to)) {
+      arrivals_.learn(std::min(now_ - gathered_->from, gathered_->lateness_max));
+    }
+    expected_.insert(to);  // it comes to the next one
+    send_commit(to, *commit);
+    return true;
+  }
+  if (at >= open()) return false;
+  expected_.insert(to);
+  if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
+    const Kind kind = note.kind == Kind::kWant ? Kind::kNotYet : Kind::kWait;
+    protocol::ReduceNote answer = make_note(kind, at, note.attempt);
+    answer.held = note.held;
+    send(to, std::move(answer));
+    return true;
+  }
+  protocol::ReduceNote message =
+      make_note(Kind::kAhead, given_up_ ? given_up_->current.at : open(), 0);
+  if (!given_up_) message.members = donors_;
+  if (message.members.empty() && last_) {
+    std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
+                                [this](Member m) { return liveness_.is_lost(m, now_); });
+  }
+  if (message.members.empty()) message.members = {self_};
+  send(to, std::move(message));
+  return true;
+}
+
+void AllReduceMachine::send_commit(Member to, const Commit& commit) {
+  protocol::ReduceNote message = make_note(Kind::kCommit, commit.at, commit.attempt);
+  message.members = commit.members;
+  message.sha256 = commit.sha256;
+  message.count = static_cast<std::uint16_t>(commit.support);
+  message.other = commit.holder;
+  send(to, std::move(message));
+}
+
+std::optional<EndedExchange> AllReduceMachine::backed_mean() const {
+  const std::optional<EndedExchange>& last = last_ ? last_ : former_;
+  if (!last || !is_quorum(last->commit.support)) return std::nullopt;
+  return std::ranges::binary_search(last->commit.members, self_) ? last : std::nullopt;
+}
+
+// This member takes part in its exchange no more.
+void AllReduceMachine::offer(EndedExchange former) {
+  former_ = std::move(former);
+  former_->commit.holder = self_;
+}
+
+}  // namespace starling::collective

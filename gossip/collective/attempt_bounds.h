@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the attempts that others name move a member within an exchange: one of them may lie.
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+#include "gossip/collective/reducer.h"
+
+namespace starling::collective {
+
+class AttemptBounds {
+ public:
+  explicit AttemptBounds(std::size_t members) : members_(members) {}
+
+  // Near `promised`, or more than half of the members have named one as high.
+  bool is_plausible(Member from, Attempt attempt, Attempt promised);
+  // Whether `promised` is left now because `from` asks for `attempt`. Who asks too often is
+  // followed once our own attempt has come to nothing.
+  bool follows(Member from, Attempt attempt, Attempt promised);
+  // The highest that was asked for and not followed.
+  Attempt later() const { return later_; }
+
+ private:
+  std::size_t members_;
+  std::map<Member, Attempt> named_;     // the highest that each has spoken of
+  std::map<Member, unsigned> left_at_;  // attempts that were left when it said so
+  Attempt later_ = 0;
+};
+
+}  // namespace starling::collective
