@@ -147,9 +147,8 @@ class AllReduceMachine final : public Reducer {
   void handle(PieceReceived&);
   void handle(Tick&);
 
-  // A member's side (all_reduce_machine.cpp).
+  // A member's side (all_reduce_member.cpp).
   void receive_list(Member from, protocol::ReduceNote& note);
-  void receive_commit(Member from, protocol::ReduceNote& note);
   void receive_ask(Member from, const protocol::ReduceNote& note);
   void register_with(Member gatherer);
   void take_part_in(Attempt attempt);
@@ -166,13 +165,10 @@ class AllReduceMachine final : public Reducer {
   void accept(Mean mean);
   void send_done();
   bool holds(const std::optional<Sha256Digest>& sha256) const;
-  // Somebody may send the mean of a majority: no reason to go on apart.
-  bool awaits_mean() const { return current_ && current_->ended; }
-  void end_with(Commit commit);
-  void settle(const Commit& commit);
-  void finish(Commit commit, Floats mean);
   void stop_waiting();
   void wait();
+  Duration stretched(Duration wait) const;
+  Duration list_wait() const;
   std::optional<TimePoint> gives_up_at() const;
   void resend(Member to);
 
@@ -189,17 +185,25 @@ class AllReduceMachine final : public Reducer {
   void receive_not_yet(Member from, const protocol::ReduceNote& note);
   void receive_want(Member from, const protocol::ReduceNote& note);
 
-  // Others are further.
+  // The end of an exchange (all_reduce_end.cpp).
+  void receive_commit(Member from, protocol::ReduceNote& note);
+  void end_with(Commit commit);
+  void settle(const Commit& commit);
+  void finish(Commit commit, Floats mean);
+  void say_who_is_missing(const Commit& commit);
+  Progress after(Progress at, std::size_t support) const;
+  std::size_t support_of(std::size_t members, bool weak) const;
+  const EndedExchange* ended_with(Progress at) const;
   bool answer_if_over(Member to, const protocol::ReduceNote& note);
+  void send_commit(Member to, const Commit& commit);
+
+  // Others are further (all_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress next, Members donors);
+  void hear_of_later(Member from, Progress at);
+  bool may_follow(Progress at) const;
+  void look_ahead();
   bool catch_up();
   bool resume(Begin& begin);
-  void hear_of_later(Member from, Progress at);
-  void look_ahead();
-  Progress after(Progress at, std::size_t support) const;
-  Progress open() const { return current_ ? current_->at : next_; }
-  bool may_follow(Progress at) const;
-  void say_who_is_missing(const Commit& commit);
 
   // The gatherer's side (all_reduce_gather.cpp).
   void receive_register(Member from, protocol::ReduceNote& note);
@@ -224,7 +228,6 @@ class AllReduceMachine final : public Reducer {
   bool was_listed(Progress at, Attempt attempt) const;
   void send_lists(SentList list);
   void begin_again(Member gatherer);
-  const EndedExchange* ended_with(Progress at) const;
   protocol::ReduceNote make_list(Member to) const;
   void note_done(Member member, const Sha256Digest& sha256);
   void tick_gather();
@@ -237,20 +240,20 @@ class AllReduceMachine final : public Reducer {
   void exclude(Member member, std::string_view why);
   bool is_excluded(Progress at, Member member) const;
 
+  // The exchange at hand, or to begin.
+  Progress open() const { return current_ ? current_->at : next_; }
+  // Somebody may send the mean of a majority: no reason to go on apart.
+  bool awaits_mean() const { return current_ && current_->ended; }
   Member owner(Attempt attempt) const;
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
   Member gatherer_after(Member former) const;
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
-  std::size_t support_of(std::size_t members, bool weak) const;
   bool is_plausible(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
-  Duration stretched(Duration wait) const;
-  Duration list_wait() const;
   protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
                                  Attempt attempt) const;
   void send(Member to, protocol::ReduceNote note);
-  void send_commit(Member to, const Commit& commit);
   void say(LogLevel level, std::string line);
 
   AllReduceOptions options_;
@@ -281,8 +284,8 @@ class AllReduceMachine final : public Reducer {
   std::optional<Lists> listed_;
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<EndedExchange> last_;
-  std::optional<EndedExchange>
-      former_;  // of the epoch before, until an exchange has ended in this one
+  // Of the epoch before, until an exchange has ended in this one.
+  std::optional<EndedExchange> former_;
   std::optional<Progress> settled_;
   std::optional<TimePoint> ended_at_;  // the last exchange, as far as is known here
   std::optional<Gathered> gathered_;

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// A member's side of an attempt: it registers, reduces with those of the list, and waits for each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective {
+
+using Kind = protocol::ReduceNote::Kind;
+
+namespace {
+
+// A list comes within so many times what is learned of its parts.
+constexpr int kListWaits = 2;
+constexpr unsigned kDoublingsMax = 10;
+
+}  // namespace
+
+// Takes part in the next attempt of this gatherer.
+void AllReduceMachine::register_with(Member gatherer) {
+  // Somebody registered here already: the others are asked to come.
+  take_part_in(gather_ ? gather_->attempt : next_attempt(gatherer));
+}
+
+void AllReduceMachine::take_part_in(Attempt attempt) {
+  promise(attempt);
+  report();
+}
+
+// After an attempt that came to nothing.
+void AllReduceMachine::try_again_with(Member gatherer) {
+  ++current_->failed[owner(current_->promised)];
+  take_part_in(std::max(next_attempt(gatherer), current_->bounds.later()));
+}
+
+void AllReduceMachine::promise(Attempt attempt) {
+  Current& c = *current_;
+  if (attempt <= c.promised) return;
+  c.blame = blame();
+  c.promised = attempt;
+  c.promised_at = now_;
+  c.run.reset();
+  c.fetch.reset();  // what still comes of it must not undo what we now report
+  c.sent.clear();
+  c.early.clear();
+  if (gather_ && gather_->attempt < attempt) {
+    if (owner(attempt) != self_) drop_gather(attempt);
+    gather_.reset();
+  }
+}
+
+void AllReduceMachine::report() {
+  const Current& c = *current_;
+  wait();
+  const Member to = owner(c.promised);
+  if (to == self_) {
+    const bool is_first = c.promised <= names_.size() && self_ == gatherer_;
+    Gather& gather = open_gather(c.at, c.promised);
+    add(self_, registration());
+    const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
+    if ((!is_first || is_minority) && !gather.asked_at && !gather.list) ask_all();
+    return;
+  }
+  const Registration own = registration();
+  protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
+  message.held = own.held.attempt;
+  message.members = own.held.attempt != 0 ? own.held.members : own.lost;
+  if (own.held.attempt != 0) message.sha256 = own.held.sha256;
+  message.weak = own.held.weak;
+  message.fresh = own.fresh;
+  if (own.blame) {
+    message.other = own.blame->member;
+    message.count = own.blame->count;
+  }
+  send(to, std::move(message));
+}
+
+// A link or a question alone is no sign that the gatherer gets on.
+void AllReduceMachine::report_again() {
+  const TimePoint since = current_->waits_since;
+  report();
+  current_->waits_since = since;
+}
+
+Registration AllReduceMachine::registration() const {
+  const Current& c = *current_;
+  return {.held = {c.held.attempt, c.held.members, {}, c.held.sha256, c.held.weak},
+          .lost = liveness_.lost(now_),
+          .blame = c.blame,
+          .fresh = memory_ != Memory::kWhole};
+}
+
+// For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
+std::optional<Blame> AllReduceMachine::blame() const {
+  const Current& c = *current_;
+  const auto member = waiting_for();
+  if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
+  const Duration longest = c.run ? piece_wait() : options_.answer;
+  if (now_ < c.waits_since + longest / 2 && !liveness_.is_gone(*member, now_)) return c.blame;
+  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
+  const std::size_t pieces = c.run ? 1 + c.run->reduction.step() : 0;
+  return Blame{*member, static_cast<std::uint16_t>(std::min(1 + pieces, kMost))};
+}
+
+void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
+  if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
+  Current& c = *current_;
+  if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
+  if (note.held != 0 && (note.other >= names_.size() || !note.sha256)) return;
+  const bool accuses = note.count != 0 && note.other < names_.size() && note.other != self_;
+  if (accuses) liveness_.call_silent(note.other, now_);
+  const auto blamed = std::exchange(c.blame, std::nullopt);
+  wait();
+  c.weak = note.weak || !is_quorum(note.members.size());
+  if (note.held != 0) {
+    if (blamed)
+      liveness_.call_silent(blamed->member, now_);  // others have got all that they waited for
+    c.joined = note.attempt;
+    Mean mean{note.held, std::move(note.members), {}, *note.sha256};
+    if (holds(note.sha256)) {
+      mean.floats = c.held.floats;
+      return accept(std::move(mean));
+    }
+    if (note.other == self_) return;
+    return fetch({.mean = std::move(mean), .source = note.other});
+  }
+  const bool takes_part = std::ranges::binary_search(note.members, self_);
+  // How late the last one was, as far as a member sees it that may be the next gatherer.
+  if (from != self_ && c.joined == 0) {
+    arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
+  }
+  c.joined = note.attempt;
+  if (takes_part) join(std::move(note.members));
+}
+
+void AllReduceMachine::join(Members members) {
+  Current& c = *current_;
+  const std::size_t count = members.size();
+  const auto index = static_cast<std::size_t>(std::ranges::find(members, self_) - members.begin());
+  const Shape shape = choose_shape(options_.shape, count, c.input.values.size());
+  c.run = Run{std::move(members), Reduction(shape, index, count, c.input)};
+  std::vector<Reduction::Outgoing> out;
+  c.run->reduction.start(out);
+  emit(out);
+  for (const auto& [key, piece] : c.early.take()) {
+    (void)reduce(key.first, key.second, piece);
+  }
+  after_progress();
+}
+
+// False, and nothing has changed: it is not a piece that can come now.
+bool AllReduceMachine::reduce(Member from, std::uint64_t place, const Floats& piece) {
+  Run& run = *current_->run;
+  const auto at = std::ranges::find(run.members, from);
+  if (at == run.members.end()) return false;
+  std::vector<Reduction::Outgoing> out;
+  const auto index = static_cast<std::size_t>(at - run.members.begin());
+  if (!run.reduction.take(index, place, piece, out)) return false;
+  emit(out);
+  return true;
+}
+
+void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
+  Current& c = *current_;
+  for (Reduction::Outgoing& piece : out) {
+    c.sent.push_back(
+        {c.run->members[piece.to], c.at, c.joined, piece.place, std::move(piece.floats)});
+    actions_.emplace_back(c.sent.back());
+  }
+}
+
+void AllReduceMachine::after_progress() {
+  Current& c = *current_;
+  if (!c.run->reduction.done()) return;
+  Mean mean{c.joined, std::move(c.run->members), c.run->reduction.mean()};
+  mean.sha256 = sha256(as_bytes(mean.floats.values));
+  c.run.reset();
+  accept(std::move(mean));
+}
+
+// In the attempt at hand.
+void AllReduceMachine::accept(Mean mean) {
+  Current& c = *current_;
+  mean.attempt = c.joined;
+  mean.weak = c.weak;
+  c.held = std::move(mean);
+  if (owner(c.joined) != self_) return send_done();
+  note_done(self_, c.held.sha256);
+}
+
+void AllReduceMachine::send_done() {
+  const Current& c = *current_;
+  protocol::ReduceNote done = make_note(Kind::kDone, c.at, c.joined);
+  done.sha256 = c.held.sha256;
+  send(owner(c.joined), std::move(done));
+}
+
+bool AllReduceMachine::holds(const std::optional<Sha256Digest>& sha256) const {
+  const Mean& held = current_->held;
+  return held.attempt != 0 && held.sha256 == sha256;
+}
+
+// --- waiting -------------------------------------------------------------------------------------
+
+std::optional<Member> AllReduceMachine::waiting_for() const {
+  if (!current_) return std::nullopt;
+  const Current& c = *current_;
+  if (c.fetch) return c.fetch->source;
+  if (c.run) return c.run->members[c.run->reduction.waits_for()];
+  if (c.promised == 0 || owner(c.promised) == self_) return std::nullopt;
+  return owner(c.promised);
+}
+
+// Something came of it: waits from now on.
+void AllReduceMachine::wait() {
+  Current& c = *current_;
+  if (c.run || c.held.attempt == c.promised) {
+    c.longest_wait = std::max(c.longest_wait, now_ - c.waits_since);
+  }
+  c.waits_since = now_;
+}
+
+Duration AllReduceMachine::piece_wait() const {
+  return std::max(pieces_.duration(), options_.answer);
+}
+
+// Attempts that came to nothing leave the next ones more time: what seems stuck may only be slow.
+// They are counted here; the numbers of others' attempts say nothing.
+Duration AllReduceMachine::stretched(Duration wait) const {
+  unsigned failed = 0;
+  if (current_) {
+    for (const auto& [gatherer, times] : current_->failed) failed = std::max(failed, times);
+  }
+  const unsigned doublings = std::min(failed > 2 ? failed - 2 : 0, kDoublingsMax);
+  return std::min(wait * (1U << doublings), std::max(wait, options_.stragglers.max));
+}
+
+// The longest that heartbeats put off another attempt.
+Duration AllReduceMachine::list_wait() const {
+  return kListWaits * stretched(arrivals_.duration() + piece_wait() + options_.answer);
+}
+
+std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
+  const auto member = waiting_for();
+  if (!member) return std::nullopt;
+  const Current& c = *current_;
+  // In the first exchange links may still be made.
+  const bool is_starting =
+      !last_ && (c.run || !liveness_.is_met(*member)) && !liveness_.silent_since(*member);
+  const bool for_gatherer = !c.run && !c.fetch && c.held.attempt != c.promised;
+  // Another was waited for in vain before: the gatherer may be the cause.
+  const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
+  const Duration longest = for_gatherer ? for_list : piece_wait();
+  TimePoint until = c.waits_since + stretched(longest);
+  if (is_starting) until = std::max(until, c.waits_since + options_.stragglers.initial);
+  return liveness_.waits_until(*member, c.waits_since, until);
+}
+
+// In vain. Whoever is silent as a gatherer is not one again before it is heard; of a piece the
+// gatherer finds out who is the cause.
+void AllReduceMachine::stop_waiting() {
+  Current& c = *current_;
+  const Member silent = *waiting_for();
+  const Member gatherer = owner(c.promised);
+  const bool of_others = c.run || c.fetch;
+  if (of_others) {
+    say(LogLevel::kWarning,
+        fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
+                    names_[silent], c.at.exchange, c.joined));
+  }
+  const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
+  if (silent == gatherer) liveness_.call_silent(silent, now_);
+  try_again_with(next);
+}
+
+// All that may have been lost with the former link. No deadline is put off: a member that dials
+// again and again would put it off for ever.
+void AllReduceMachine::resend(Member to) {
+  if (current_) {
+    const Current& c = *current_;
+    if (c.ended && c.ended->asked() == to) ask_source();
+    if (c.fetch) {
+      if (c.fetch->source == to) ask_holder();
+    } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
+      if (c.held.attempt == c.promised) {
+        send_done();
+      } else {
+        report_again();
+      }
+    }
+    for (const SendPiece& piece : c.sent) {
+      if (piece.to == to) actions_.emplace_back(piece);
+    }
+  }
+  if (gather_ && gather_->list && gather_->registered.contains(to)) {
+    return;  // it registers again: it may have been started again meanwhile
+  }
+  if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
+    send(to, make_note(Kind::kAsk, gather_->at, gather_->attempt));
+  } else if (last_ && owner(last_->commit.attempt) == self_) {
+    send_commit(to, last_->commit);
+  }
+}
+
+void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
+  const Progress at = progress_of(note);
+  if (answer_if_over(from, note)) return;
+  if (current_ && at == current_->at && note.attempt != 0) {
+    if (!is_plausible(from, note.attempt)) return;
+    if (note.attempt < current_->promised) {
+      return send(from, make_note(Kind::kAsk, at, current_->promised));
+    }
+    if (note.attempt == current_->promised) {  // no sign that the gatherer gets on
+      if (current_->joined < note.attempt) report_again();
+      return;
+    }
+    if (current_->bounds.follows(from, note.attempt, current_->promised)) {
+      return take_part_in(note.attempt);
+    }
+  } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
+    const std::pair asked_for(at, note.attempt);
+    asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
+  }
+  send(from, make_note(Kind::kWait, at, note.attempt));
+  if (at > open()) hear_of_later(from, at);
+}
+
+}  // namespace starling::collective
