@@ -167,16 +167,15 @@ bool AllReduceMachine::is_complete() const {
 
 // Nobody here can hear any of the others, also when asked again; or these have not begun.
 bool AllReduceMachine::may_be_minority(Late late) const {
+  const Members here = gather_->registered.members();
   for (Member m = 0; m < names_.size(); ++m) {
     if (gather_->registered.contains(m)) continue;
     if (late == Late::kLeftOut && gather_->late.contains(m)) continue;
     const auto silent = liveness_.silent_since(m);
     const bool is_silent = silent && now_ >= *silent + options_.answer;
     if (m == self_ || (!is_silent && !liveness_.is_gone(m, now_))) return false;
-    for (const auto& [member, registration] : gather_->registered.all()) {
-      if (member == self_ || registration.held.attempt != 0) continue;
-      if (!std::ranges::binary_search(registration.lost, m)) return false;
-    }
+    const auto may_hear = [&](Member by) { return gather_->registered.may_hear(by, m); };
+    if (std::ranges::any_of(here, may_hear)) return false;
   }
   return true;
 }
@@ -196,26 +195,22 @@ void AllReduceMachine::close() {
 // Half of the members or fewer go on only where none of them hears any of the others: somebody else
 // might gather more.
 void AllReduceMachine::close_without_quorum() {
-  Gather& gather = *gather_;
-  bool all_lost = true;
+  const Gather& gather = *gather_;
+  Members elsewhere;
   for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || gather.registered.contains(m)) continue;
     if (gather.asked_at && liveness_.heard_at(m) < *gather.asked_at) liveness_.call_silent(m, now_);
-    all_lost = all_lost && (liveness_.is_lost(m, now_) || gather.late.contains(m));
+    if (!gather.late.contains(m)) elsewhere.push_back(m);
   }
+  const bool all_lost =
+      std::ranges::all_of(elsewhere, [this](Member m) { return liveness_.is_lost(m, now_); });
   if (!all_lost || !gather.asked_at || !current_ || awaits_mean()) return ask_all();
-  for (const auto& [member, registration] : gather.registered.all()) {
-    if (member == self_ || registration.held.attempt != 0) continue;
-    const bool hears_more = [&, &lost = registration.lost] {
-      for (Member m = 0; m < names_.size(); ++m) {
-        const bool elsewhere = !gather.registered.contains(m) && !gather.late.contains(m);
-        if (elsewhere && !std::ranges::binary_search(lost, m)) return true;
-      }
-      return false;
-    }();
+  for (const Member by : gather.registered.members()) {
+    const bool hears_more =
+        std::ranges::any_of(elsewhere, [&](Member m) { return gather.registered.may_hear(by, m); });
     if (!hears_more || current_->passed_on == kAsksMax) continue;
     ++current_->passed_on;
-    return begin_again(member);
+    return begin_again(by);
   }
   ask_all();
 }

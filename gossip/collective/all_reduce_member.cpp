@@ -116,8 +116,8 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   wait();
   c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
-    if (blamed)
-      liveness_.call_silent(blamed->member, now_);  // others have got all that they waited for
+    // Others have got all that they waited for.
+    if (blamed) liveness_.call_silent(blamed->member, now_);
     c.joined = note.attempt;
     Mean mean{note.held, std::move(note.members), {}, *note.sha256};
     if (holds(note.sha256)) {
@@ -145,9 +145,7 @@ void AllReduceMachine::join(Members members) {
   std::vector<Reduction::Outgoing> out;
   c.run->reduction.start(out);
   emit(out);
-  for (const auto& [key, piece] : c.early.take()) {
-    (void)reduce(key.first, key.second, piece);
-  }
+  for (const auto& [key, piece] : c.early.take()) (void)reduce(key.first, key.second, piece);
   after_progress();
 }
 

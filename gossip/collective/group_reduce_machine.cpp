@@ -109,7 +109,7 @@ void GroupReduceMachine::handle(Copied& copied) {
 void GroupReduceMachine::handle(LinkUp& up) {
   if (up.member >= peers_.size() || up.member == self_) return;
   Peer& peer = peers_[up.member];
-  peer.met = peer.is_up = true;
+  peer.met = true;
   peer.down_since.reset();
   peer.missed = 0;
   reach(up.member, true);
@@ -132,7 +132,6 @@ void GroupReduceMachine::handle(LinkUp& up) {
 void GroupReduceMachine::handle(LinkDown& down) {
   if (down.member >= peers_.size() || down.member == self_) return;
   Peer& peer = peers_[down.member];
-  peer.is_up = false;
   if (!peer.down_since) peer.down_since = now_;
   // Who was never met may still be starting.
   if (peer.met || !is_starting_) reach(down.member, false);
@@ -256,7 +255,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   for (Member place = 0; place < group.members.size(); ++place) {
     const Peer& peer = peers_[group.members[place]];
     if (absent.contains(place)) continue;
-    if (peer.is_up) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
+    if (peer.is_up()) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
     if (peer.down_since) perform(exchange, group.machine.on(LinkDown{place}, now_));
   }
   return group;

@@ -63,11 +63,11 @@ class GroupReduceMachine final : public Reducer {
   };
   struct Peer {
     bool met = false;
-    bool is_up = false;                   // its link; as far as was said
-    std::optional<TimePoint> down_since;  // the same: neither before anything was said
+    std::optional<TimePoint> down_since;  // its link, as far as was said
     // Exchanges of ours in a row that ended without it, and nothing was heard of it meanwhile.
     unsigned missed = 0;
     bool is_missing() const { return missed >= kMissedMax; }
+    bool is_up() const { return met && !down_since; }
   };
 
   void handle(Begin& begin);

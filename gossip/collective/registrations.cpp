@@ -12,6 +12,11 @@ bool Registrations::is_lost_to_any(Member member) const {
   });
 }
 
+bool Registrations::may_hear(Member by, Member other) const {
+  const Registration& its = all_.at(by);
+  return by != self_ && its.held.attempt == 0 && !std::ranges::binary_search(its.lost, other);
+}
+
 Members Registrations::members() const {
   Members members;
   for (const auto& [member, its] : all_) members.push_back(member);

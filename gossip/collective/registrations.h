@@ -56,8 +56,11 @@ class Registrations {
   const std::map<Member, Registration>& all() const { return all_; }
   std::size_t size() const { return all_.size(); }
   bool are_quorum() const { return rule_.is_quorum(all_.size()); }
-  // Says of `member` that it does not answer; what a holder of a mean does not hear is not known.
+  // Some say that it does not answer.
   bool is_lost_to_any(Member member) const;
+  // Whether `by`, another than the gatherer, did not say that `other` is lost. Who holds a mean
+  // says nothing of others, and does not count.
+  bool may_hear(Member by, Member other) const;
 
   Members members() const;
   Members not_fresh() const;
