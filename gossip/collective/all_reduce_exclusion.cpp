@@ -58,14 +58,14 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 // From the exchange that is gathered. To count as not registered is safe for any member: those who
 // are left need a majority for a mean that counts as backed.
 void AllReduceMachine::exclude(Member member, std::string_view why) {
-  if (member == self_ || !listed_->excluded.insert(member).second) return;
+  if (member == self_ || !listed_.excluded.insert(member).second) return;
   gather_->registered.remove(member);
   say(LogLevel::kWarning,
       fmt::format("exchange {}: {} {}: it is left out", gather_->at.exchange, names_[member], why));
 }
 
 bool AllReduceMachine::is_excluded(Progress at, Member member) const {
-  return lists_of(at) > 0 && listed_->excluded.contains(member);
+  return listed_.at == at && listed_.excluded.contains(member);
 }
 
 }  // namespace starling::collective

@@ -278,16 +278,16 @@ void AllReduceMachine::decide() {
 
 void AllReduceMachine::count_list() {
   if (lists_of(gather_->at) == 0) listed_ = Lists{.at = gather_->at};
-  listed_->attempt = gather_->attempt;
-  ++listed_->count;
+  listed_.attempt = gather_->attempt;
+  ++listed_.count;
 }
 
 unsigned AllReduceMachine::lists_of(Progress at) const {
-  return listed_ && listed_->at == at ? listed_->count : 0;
+  return listed_.at == at ? listed_.count : 0;
 }
 
 bool AllReduceMachine::was_listed(Progress at, Attempt attempt) const {
-  return listed_ && std::pair(listed_->at, listed_->attempt) >= std::pair(at, attempt);
+  return std::pair(listed_.at, listed_.attempt) >= std::pair(at, attempt);
 }
 
 void AllReduceMachine::send_lists(SentList list) {
@@ -358,8 +358,8 @@ void AllReduceMachine::tick_gather() {
       const bool waits = !gather.list || !std::ranges::binary_search(gather.list->to, member);
       if (member != self_ && waits) send(member, make_note(Kind::kWait, gather.at, 0));
     }
-    if (lists_of(gather.at) > 0) {
-      for (const Member m : listed_->excluded) send(m, make_note(Kind::kWait, gather.at, 0));
+    if (listed_.at == gather.at) {
+      for (const Member m : listed_.excluded) send(m, make_note(Kind::kWait, gather.at, 0));
     }
   }
   if (!gather.list || now_ < run_ends_at()) return;

@@ -195,9 +195,9 @@ Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
 
 // The first one of this gatherer that leaves behind all that we take part in or gathered.
 Attempt AllReduceMachine::next_attempt(Member gatherer) const {
-  const bool listed = listed_ && listed_->at == open();
   const Attempt promised = current_ ? current_->promised : 0;
-  return attempt_after(listed ? std::max(promised, listed_->attempt) : promised, gatherer);
+  const Attempt listed = listed_.at == open() ? listed_.attempt : 0;
+  return attempt_after(std::max(promised, listed), gatherer);
 }
 
 // Members of the last mean come first.

@@ -127,7 +127,7 @@ class AllReduceMachine final : public Reducer {
     std::set<Member> late;              // of these: they have not begun, or only talk
     std::optional<SentList> list;
   };
-  // That were sent here for one exchange; no attempt has two.
+  // That were sent here for the last exchange that had any; no attempt has two.
   struct Lists {
     Progress at;
     Attempt attempt = 0;  // of the last one
@@ -281,7 +281,7 @@ class AllReduceMachine final : public Reducer {
   std::optional<Current> current_;
   std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
-  std::optional<Lists> listed_;
+  Lists listed_;
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.
