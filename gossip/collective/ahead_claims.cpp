@@ -34,11 +34,6 @@ void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
   ignored_until_ = now + wait;
 }
 
-bool AheadClaims::is_trusted(Member member, TimePoint now) const {
-  const auto& until = records_[member].doubted_until;
-  return !until || now >= *until;
-}
-
 // As far as the i furthest say, they are i witnesses.
 std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, TimePoint now) const {
   if (now < ignored_until_) return std::nullopt;
@@ -51,7 +46,7 @@ std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, Ti
   std::size_t trusted = 0;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const bool are_most = 2 * (i + 1) > claims_.size();
-    const bool is_witness = is_trusted(claims[i]->teller, now);
+    const bool is_witness = now >= records_[claims[i]->teller].doubted_until;
     if (is_witness) ++trusted;
     const bool is_confirmed = is_witness && is_believed(claims[i]->next, trusted, others, now);
     if (are_most || is_confirmed) return *claims[i];

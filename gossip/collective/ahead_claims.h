@@ -51,7 +51,6 @@ class AheadClaims {
   bool is_believed(protocol::Progress next, std::size_t witnesses, std::size_t others,
                    TimePoint now) const;
   bool is_answered(TimePoint now) const { return answered_at_ && now >= *answered_at_; }
-  bool is_trusted(protocol::Member member, TimePoint now) const;
 
   struct Claim {
     Further further;
@@ -59,7 +58,7 @@ class AheadClaims {
   };
   struct Record {
     unsigned came_to_nothing = 0;
-    std::optional<TimePoint> doubted_until;
+    TimePoint doubted_until{};
   };
   std::vector<std::optional<Claim>> claims_;  // by member
   std::vector<Record> records_;

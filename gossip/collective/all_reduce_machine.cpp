@@ -99,7 +99,10 @@ void AllReduceMachine::handle(Begin& begin) {
       (!gather_ || gather_->attempt < asked_for->second)) {
     return take_part_in(asked_for->second);
   }
-  register_with(liveness_.is_lost(gatherer_, now_) ? gatherer_after(gatherer_) : gatherer_);
+  // Somebody registered here already: the others are asked to come.
+  if (gather_) return take_part_in(gather_->attempt);
+  const bool is_lost = liveness_.is_lost(gatherer_, now_);
+  take_part_in(next_attempt(is_lost ? gatherer_after(gatherer_) : gatherer_));
 }
 
 void AllReduceMachine::handle(LinkUp& event) {

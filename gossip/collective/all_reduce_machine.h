@@ -150,7 +150,6 @@ class AllReduceMachine final : public Reducer {
   // A member's side (all_reduce_member.cpp).
   void receive_list(Member from, protocol::ReduceNote& note);
   void receive_ask(Member from, const protocol::ReduceNote& note);
-  void register_with(Member gatherer);
   void take_part_in(Attempt attempt);
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);

@@ -3,6 +3,8 @@
 // with. It is named by its digest, and what comes is held against it.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gossip/collective/all_reduce_machine.h"
 
 namespace starling::collective {
@@ -76,14 +78,11 @@ void AllReduceMachine::look_for(Commit commit) {
     return m != self_ && !current_->false_donors.contains(m);
   };
   if (!ended || ended->commit.sha256 != commit.sha256) {
-    Members sources;
-    if (may_have_it(commit.holder)) sources.push_back(commit.holder);
-    for (const bool lost : {false, true}) {
-      for (const Member m : commit.members) {
-        if (may_have_it(m) && m != commit.holder && liveness_.is_lost(m, now_) == lost)
-          sources.push_back(m);
-      }
-    }
+    Members sources = commit.members;  // the lost ones last
+    std::erase_if(sources, [&](Member m) { return m == commit.holder || !may_have_it(m); });
+    std::ranges::stable_partition(sources,
+                                  [this](Member m) { return !liveness_.is_lost(m, now_); });
+    if (may_have_it(commit.holder)) sources.insert(sources.begin(), commit.holder);
     if (sources.empty()) return;
     ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
     ask_source();
@@ -108,7 +107,7 @@ void AllReduceMachine::try_next_source() {
   if (settled_ == ended.commit.at) current_->blame = Blame{ended.commit.holder, 1};  // not hearsay
   current_->ended.reset();  // nobody has it
   settled_.reset();
-  if (!waiting_for() && !gather_) register_with(gatherer_after(self_));
+  if (!waiting_for() && !gather_) take_part_in(next_attempt(gatherer_after(self_)));
 }
 
 std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {

@@ -19,12 +19,6 @@ constexpr unsigned kDoublingsMax = 10;
 
 }  // namespace
 
-// Takes part in the next attempt of this gatherer.
-void AllReduceMachine::register_with(Member gatherer) {
-  // Somebody registered here already: the others are asked to come.
-  take_part_in(gather_ ? gather_->attempt : next_attempt(gatherer));
-}
-
 void AllReduceMachine::take_part_in(Attempt attempt) {
   promise(attempt);
   report();
