@@ -73,8 +73,8 @@ class AsyncAlgorithm {
   virtual bool archive(Archive&) { return false; }
   // Whether that sender can have encoded these bytes.
   virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
-  // As of Algorithm.
-  virtual bool can_weigh(double) const { return true; }
+  // The same of a message's scalar, beside what came of that sender before.
+  virtual bool can_weigh(Node, double) const { return true; }
   // What an encoded message would bring, and this node's own of the same kind. None where it is not
   // encoded, or brings nothing.
   virtual std::optional<Unpacked<T>> unpack(Node, const AsyncMessage<T>&) const {

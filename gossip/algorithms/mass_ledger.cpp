@@ -29,6 +29,10 @@ void MassLedger::reset(std::span<const T> model) {
 template <class T>
 void MassLedger::add(std::span<const T> update, double factor) {
   STARLING_CHECK(update.size() == size());
+  const double excess = weight() / most_weight(members_);
+  if (excess > 1) {
+    for (Fixed& x : mass_) x = fixed(value(x) / excess);
+  }
   for (std::size_t i = 0; i < update.size(); ++i) {
     const double change = factor * static_cast<double>(update[i]);
     if (!(std::abs(value(mass_[i]) + change) < kLargest)) {
@@ -43,6 +47,9 @@ std::span<const std::byte> MassLedger::push(Node to, double fraction) {
   Totals& total = pushed_[to];
   total.resize(mass_.size());
   if (weight() < kLeastWeight) fraction = 0;
+  for (const auto& [from, pulled] : pulled_) {
+    if (!pulled.empty()) passed_on_[from] = pulled.back();
+  }
   for (std::size_t i = 0; i < mass_.size(); ++i) {
     const Fixed share = fixed(fraction * value(mass_[i]));
     mass_[i] -= share;
@@ -83,8 +90,11 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
     within &= change + kBound < 2 * kBound && mass_[i] + change + kHeld < 2 * kHeld;
   }
   const Fixed weight = change;  // the last
-  const double most = kWeightTimes * members_;
-  return within && weight < kBound && value(weight) <= most && (weight > 0 || !changes);
+  if (!within || weight >= kBound || (weight == 0 && changes)) return false;
+  const auto passed_on = passed_on_.find(from);
+  const Fixed pulled = before == nullptr ? 0 : before[size()];
+  const Fixed since = pulled - (passed_on == passed_on_.end() ? 0 : passed_on->second);
+  return value(since + weight) <= most_weight(members_);
 }
 
 void MassLedger::forget(Node other) {
@@ -93,6 +103,7 @@ void MassLedger::forget(Node other) {
     if (edge == totals->end()) continue;
     for (Fixed& x : edge->second) x = 0;
   }
+  passed_on_.erase(other);
 }
 
 void MassLedger::archive(Archive& state) {
@@ -104,6 +115,7 @@ void MassLedger::archive(Archive& state) {
       state.expect(total.empty() || total.size() == mass_.size());
     });
   }
+  state.map(passed_on_, [&](Fixed& weight) { state(weight); });
 }
 
 template <class T>

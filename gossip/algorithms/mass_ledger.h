@@ -26,9 +26,16 @@ class MassLedger {
   // what it would push tells nothing.
   static constexpr double kLeastWeight = 0x1p-16;
 
-  // What an honest member can push at once, as a multiple of the weight that all begin with: all
-  // that there is, and what restarts have made.
-  static constexpr double kWeightTimes = 4;
+  // The most weight that an honest one of `members` holds, pushes onto one edge, and gets from one
+  // other member between two pushes of its own. Pushing and pulling keep the sum over all members
+  // and edges, n as all begin with 1, and what a node has not pushed on yet is not counted twice in
+  // it. Only a restart with another's model changes the sum: the node's weight becomes 1 again,
+  // whatever it was, which makes 1 at most. Twice n leaves room for n such restarts of nodes that
+  // held nothing.
+  static constexpr double most_weight(Node members) { return 2.0 * members; }
+  static bool can_weigh(double weight, Node members) {
+    return weight > 0 && weight <= most_weight(members);
+  }
 
   // Of an edge's total on the wire.
   static constexpr std::uint64_t total_bytes(std::uint64_t size) {
@@ -45,7 +52,8 @@ class MassLedger {
   template <class T>
   void reset(std::span<const T> model);
   // x += factor * update. What leaves +-2^20 cannot be held: the model is not a number from then
-  // on.
+  // on. A weight that cannot be, since others lied of theirs, becomes the most that can be, and the
+  // model stays: else others would take this node's pushes for lies.
   template <class T>
   void add(std::span<const T> update, double factor);
   // Pushes `fraction` of the mass onto the edge, nothing below kLeastWeight. Returns the edge's
@@ -55,9 +63,9 @@ class MassLedger {
   void open(Node from);
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
-  // Whether an honest other end can have pushed so much: no less weight than before and not more
-  // than kWeightTimes the members, nothing without weight, and no element that would come to 2^19,
-  // beyond which the next local steps might leave what can be held. O(d).
+  // Whether an honest other end can have pushed so much: no less weight than before, not more than
+  // most_weight() since the last push here, nothing without weight, and no element that would come
+  // to 2^19, beyond which the next local steps might leave what can be held. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>
@@ -89,6 +97,7 @@ class MassLedger {
   Node members_;
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
+  std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last push
   bool overflowed_ = false;
 };
 

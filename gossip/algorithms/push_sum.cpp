@@ -30,6 +30,7 @@ std::vector<AsyncSend<T>> PushSum<T>::trained(std::span<const T> update, const L
 template <class T>
 std::vector<AsyncSend<T>> PushSum<T>::push(const Links& links) {
   std::vector<AsyncSend<T>> sends;
+  came_.clear();
   const double whole = weight_;
   for (const topologies::Weight& receiver : links.receivers) {
     const double share = receiver.weight * whole;
@@ -76,6 +77,14 @@ bool PushSum<T>::can_read(Node from, std::span<const std::byte> packed) const {
 }
 
 template <class T>
+bool PushSum<T>::can_weigh(Node from, double weight) const {
+  if (ledger_) return true;
+  const auto came = came_.find(from);
+  const double before = came == came_.end() ? 0 : came->second;
+  return weight > 0 && MassLedger::can_weigh(before + weight, members_);
+}
+
+template <class T>
 std::optional<Unpacked<T>> PushSum<T>::unpack(Node from, const AsyncMessage<T>& message) const {
   if (!ledger_ || !brings_mass(from, message)) return std::nullopt;
   Unpacked<T> unpacked{.theirs = {z_.begin(), z_.end()}, .own = {z_.begin(), z_.end()}};
@@ -94,8 +103,10 @@ std::vector<AsyncSend<T>> PushSum<T>::receive(Node from, const AsyncMessage<T>& 
     return {};
   }
   if (message.vector.size() != z_.size() || !(message.scalar > 0)) return {};
+  came_[from] += message.scalar;
   weight_ += message.scalar;
   const T part = static_cast<T>(message.scalar / weight_);
+  weight_ = std::min(weight_, MassLedger::most_weight(members_));
   for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += part * (message.vector[i] - z_[i]);
   return {};
 }
@@ -104,6 +115,7 @@ template <class T>
 void PushSum<T>::forget(Node other) {
   if (ledger_) ledger_->forget(other);
   newest_.erase(other);
+  came_.erase(other);
 }
 
 template <class T>
@@ -118,6 +130,7 @@ bool PushSum<T>::archive(Archive& state) {
   state.elements(std::span(z_));
   state(weight_);
   if (ledger_) ledger_->archive(state);
+  state.map(came_, [&](double& weight) { state(weight); });
   state(number_);
   state.map(newest_, [&](std::uint64_t& number) { state(number); });
   return true;

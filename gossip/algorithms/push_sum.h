@@ -29,9 +29,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   // Messages of one sender may overtake each other.
   std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) override;
   bool can_read(Node from, std::span<const std::byte> packed) const override;
-  bool can_weigh(double weight) const override {
-    return ledger_ || (weight > 0 && weight <= MassLedger::kWeightTimes * members_);
-  }
+  bool can_weigh(Node from, double weight) const override;
   std::optional<Unpacked<T>> unpack(Node from, const AsyncMessage<T>& message) const override;
   bool waiting() const override { return false; }
   void unanswered() override {}
@@ -55,6 +53,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   Node members_;
   Vector<T> z_;
   double weight_ = 1;                               // without a ledger
+  std::unordered_map<Node, double> came_;           // the same: weight, since the last push here
   std::optional<MassLedger> ledger_;                // holds (x, w) where messages are lost
   std::uint64_t number_ = 0;                        // of the last push
   std::unordered_map<Node, std::uint64_t> newest_;  // number of the newest total that came

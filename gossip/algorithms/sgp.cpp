@@ -53,7 +53,8 @@ void Sgp<T>::absorb(const Links& links, std::span<const Received<T>> inbox, Colu
 
 template <class T>
 void Sgp<T>::conclude(const Links& links, std::span<const Received<T>> inbox) {
-  weight_ = mixed_weight(links, weight_, inbox);
+  // More than can be is a liar's work: the others would take it for a lie of this node.
+  weight_ = std::min(mixed_weight(links, weight_, inbox), MassLedger::most_weight(members_));
   std::swap(z_, next_);
 }
 

@@ -24,9 +24,7 @@ class Sgp final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return z_; }
-  bool can_weigh(double weight) const override {
-    return weight > 0 && weight <= MassLedger::kWeightTimes * members_;
-  }
+  bool can_weigh(double weight) const override { return MassLedger::can_weigh(weight, members_); }
   void restart(std::span<const T> model) override;
   bool archive(Archive& state) override {
     state.elements(std::span(z_));

@@ -365,7 +365,7 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
   const bool is_plausible = (packed.empty() || algorithm_->can_read(from, packed)) &&
-                            (!pair.scalar || algorithm_->can_weigh(*pair.scalar));
+                            (!pair.scalar || algorithm_->can_weigh(from, *pair.scalar));
   if (!is_plausible) {
     return ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
                                     run_.plan.traits.name));

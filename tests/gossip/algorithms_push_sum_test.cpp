@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gossip/algorithms/lossy_sgp.h"
+#include "gossip/algorithms/push_sum.h"
 #include "tests/gossip/harness.h"
 
 namespace starling::gossip {
@@ -234,10 +235,10 @@ TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
   }
   EXPECT_FALSE(plausible({1, 2, 3}));
   auto nearly_all = second;
-  nearly_all.back() += MassLedger::Fixed{7} << 40;
+  nearly_all.back() += MassLedger::Fixed{3} << 40;
   EXPECT_TRUE(plausible(nearly_all));
   auto more_than_there_is = second;
-  more_than_there_is.back() += MassLedger::Fixed{8} << 40;
+  more_than_there_is.back() += MassLedger::Fixed{4} << 40;
   EXPECT_FALSE(plausible(more_than_there_is));
   for (std::size_t i = 0; i < 3; ++i) {
     auto nearly_too_large_to_hold = second;
@@ -246,11 +247,96 @@ TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
   }
 }
 
+// Each message may bring what there is. Of several, one after the other, the sum counts, until what
+// came is passed on.
+TEST(MassLedger, WhatCameBetweenTwoPushesCountsTogether) {
+  constexpr Node kMembers = 4;
+  MassLedger liar(1, kMembers);
+  MassLedger receiver(1, kMembers);
+  const auto send = [&] {
+    liar.reset(std::span<const double>(std::vector<double>{6}));
+    MassLedger::Fixed total[2];
+    const auto bytes = liar.push(1, 1);
+    std::memcpy(total, bytes.data(), bytes.size());
+    const bool plausible = receiver.is_plausible(0, std::as_bytes(std::span(total)));
+    receiver.open(0);
+    if (plausible) receiver.pull(0, std::as_bytes(std::span(total)), {0, 2});
+    return plausible;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    SCOPED_TRACE(turn);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(send()) << i;
+    receiver.push(2, 0.5);
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(send()) << i;
+  EXPECT_FALSE(send());
+}
+
+// What it would push otherwise, others would take for a lie of its own.
+TEST(MassLedger, HoldsNoMoreWeightThanThereCanBe) {
+  MassLedger ledger(1, 2);
+  ledger.reset(std::span<const double>(std::vector<double>{3}));
+  MassLedger::Fixed total[2];
+  for (Node liar = 0; liar < 5; ++liar) {
+    MassLedger other(1, 2);
+    other.reset(std::span<const double>(std::vector<double>{3}));
+    const auto bytes = other.push(9, 1);
+    std::memcpy(total, bytes.data(), bytes.size());
+    ledger.open(liar);
+    ledger.pull(liar, std::as_bytes(std::span(total)), {0, 2});
+  }
+  EXPECT_EQ(ledger.weight(), 6);
+  ledger.add(std::span<const double>(std::vector<double>{0}), 1);
+  EXPECT_NEAR(ledger.weight(), 4, 1e-9);
+  std::vector<double> model(1);
+  ledger.read(std::span(model));
+  EXPECT_NEAR(model[0], 3, 1e-9);
+}
+
 TEST(Sgp, KnowsWhatWeightNobodyHas) {
   const std::vector<double> model(kSize, 1);
   const auto node = make_algorithm<double>(plan_by_hand(kSgp, kNodes, false), 0, std::span(model));
-  for (const double weight : {-1.0, 0.0, 1e30, 33.0}) EXPECT_FALSE(node->can_weigh(weight));
-  for (const double weight : {1e-9, 1.0, 8.0}) EXPECT_TRUE(node->can_weigh(weight));
+  for (const double weight : {-1.0, 0.0, 1e30, 17.0}) EXPECT_FALSE(node->can_weigh(weight));
+  for (const double weight : {1e-9, 1.0, 16.0}) EXPECT_TRUE(node->can_weigh(weight));
+}
+
+// Of a graph in which others push more to this node than it passes on.
+TEST(Sgp, HoldsNoMoreWeightThanThereCanBe) {
+  const std::vector<double> model(kSize, 1);
+  const auto node = make_algorithm<double>(plan_by_hand(kSgp, kNodes, false), 0, std::span(model));
+  const Quadratics problem(kNodes, kSize);
+  QuadraticTraining<double> training(problem, 0, 0);
+  const Mesh mesh = exponential(kNodes);
+  Links links = mesh.links(0);
+  links.self_weight = 0.9;
+  const Message<double> lie{.first = model, .scalar = 16, .has_scalar = true};
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(node->adapt(training, {}, links));
+    std::vector<Received<double>> inbox;
+    for (const auto& sender : links.senders) inbox.push_back({sender.node, 0.5, &lie});
+    node->absorb(links, inbox, {0, kSize});
+    node->conclude(links, inbox);
+  }
+  ASSERT_TRUE(node->adapt(training, {}, links));
+  EXPECT_EQ(node->message(0).scalar, 16);
+}
+
+TEST(PushSum, WhatCameBetweenTwoPushesCountsTogether) {
+  PushSum<double> node(false, 4, std::vector<double>{1});
+  const AsyncMessage<double> message{.vector = {1}, .scalar = 3, .has_scalar = true};
+  Rng rng({.seed = 1});
+  for (int turn = 0; turn < 3; ++turn) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(node.can_weigh(2, message.scalar));
+      EXPECT_TRUE(node.receive(2, message).empty());
+    }
+    EXPECT_FALSE(node.can_weigh(2, message.scalar));
+    EXPECT_TRUE(node.can_weigh(3, message.scalar)) << "another member's";
+    EXPECT_LE(node.weight(), 8);
+    const std::vector<double> update{0};
+    const std::vector<topologies::Weight> receivers{{1, 0.5}};
+    (void)node.trained(update, {0, 0.5, {}, receivers}, rng);
+  }
 }
 
 TEST(Sgp, ARestartedNodeStartsFromTheModelItWasGiven) {
