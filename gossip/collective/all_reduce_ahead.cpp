@@ -56,6 +56,7 @@ bool AllReduceMachine::catch_up() {
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
   committed_.reset();
+  told_.clear();
   Current& c = *current_;
   c.input = {};
   c.run.reset();

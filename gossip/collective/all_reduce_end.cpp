@@ -26,7 +26,10 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
   if (at != open()) return;
   if (!current_) {
-    if (committed_) return;
+    if (committed_ || !told_.try_emplace(from, commit).second) return;
+    const auto tellers = std::ranges::count_if(
+        told_, [&](const auto& entry) { return entry.second.sha256 == commit.sha256; });
+    if (tellers < kTellersMin && members() > 2) return;
     committed_ = commit;
     if (!gather_ || gather_->at != at) return;
     for (const auto& [member, its] : gather_->registered.all()) send_commit(member, commit);

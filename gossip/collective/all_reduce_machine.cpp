@@ -94,6 +94,11 @@ void AllReduceMachine::handle(Begin& begin) {
     look_for(*committed);
     if (settled_ == begin.at) return;
   }
+  for (auto& [teller, commit] : std::exchange(told_, {})) {
+    if (commit.at != begin.at) continue;
+    current_->tellers.try_emplace(teller, commit.sha256);
+    if (!current_->ended) look_for(std::move(commit));
+  }
   const auto asked_for = std::exchange(asked_for_, {});
   if (asked_for && asked_for->first == begin.at && !was_listed(begin.at, asked_for->second) &&
       (!gather_ || gather_->attempt < asked_for->second)) {

@@ -280,6 +280,10 @@ class AllReduceMachine final : public Reducer {
   std::optional<Current> current_;
   std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
+  // The same: one of each teller. Until so many say the same, or all others, members register here
+  // as if there were none.
+  std::map<Member, Commit> told_;
+  static constexpr int kTellersMin = 2;
   Lists listed_;
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<EndedExchange> last_;

@@ -184,6 +184,21 @@ TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, TimePoint{}).back()));
 }
 
+// Member 0 of 4 gathers, and trains still.
+TEST(AllReduceHostile, ACommitOfOneMemberDoesNotTakeThePlaceOfRegistrations) {
+  AllReduceMachine machine(ring(), 1, 0, testing::member_names(4));
+  const auto tell = [&](const NoteReceived& told) { return machine.on(told, TimePoint{}); };
+  EXPECT_TRUE(notes(1, Kind::kCommit, tell(note(1, Kind::kRegister, 0, 1))).empty());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(notes(1, Kind::kCommit, tell(commit(3, 12, {0, 2, 3}, 3))).empty());
+  }
+  EXPECT_TRUE(notes(2, Kind::kCommit, tell(note(2, Kind::kRegister, 0, 1))).empty());
+  EXPECT_TRUE(notes(1, Kind::kCommit, tell(commit(2, 3, {1, 2, 3}, 2))).empty());
+  // Of two it is believed.
+  EXPECT_EQ(notes(2, Kind::kCommit, tell(commit(1, 3, {1, 2, 3}, 2))).size(), 1U);
+  EXPECT_EQ(notes(3, Kind::kCommit, tell(note(3, Kind::kRegister, 0, 1))).size(), 1U);
+}
+
 // Member 1 of 4 waits for the list of gatherer 0, which tells it anything but a list.
 TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
   for (const bool fetches : {false, true}) {
