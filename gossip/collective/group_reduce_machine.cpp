@@ -114,7 +114,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
   peer.missed = 0;
   reach(up.member, true);
   if (up.at && up.at->backed <= up.at->exchange) {
-    if (up.at->exchange > at_.exchange) is_starting_ = false;  // the network runs
+    hear_that_it_runs(up.member, up.at->exchange);
     if (is_outranked_by(*up.at)) outranked_by_ = {up.member, *up.at};
   }
   for (auto& [exchange, group] : groups_) {
@@ -148,10 +148,8 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   peers_[came.from].missed = 0;
   if (one_gives_way(came.from, note)) return;
   const Exchange exchange = note.exchange;
-  if (held_ && exchange > at_.exchange) {
-    is_starting_ = false;  // the network runs
-    begin_now();
-  }
+  hear_that_it_runs(came.from, exchange);
+  if (held_ && !is_starting_) begin_now();
   if (note.kind == Kind::kAhead) return hear_of_further(came.from, exchange);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
@@ -193,6 +191,15 @@ bool GroupReduceMachine::has_met_all() const {
     if (member != self_ && !peers_[member].met && !peers_[member].is_missing()) return false;
   }
   return true;
+}
+
+// Two members must say that the network runs already, or one where only the lesser part of the
+// members would be left behind.
+void GroupReduceMachine::hear_that_it_runs(Member from, Exchange exchange) {
+  if (!is_starting_ || exchange <= at_.exchange) return;
+  running_.insert(from);
+  const auto met = static_cast<std::size_t>(std::ranges::count_if(peers_, &Peer::met));
+  if (running_.size() >= 2 || 2 * (met + 1) > peers_.size()) is_starting_ = false;
 }
 
 void GroupReduceMachine::begin_now() {

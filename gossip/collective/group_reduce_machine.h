@@ -80,6 +80,7 @@ class GroupReduceMachine final : public Reducer {
 
   void begin_now();
   bool has_met_all() const;
+  void hear_that_it_runs(Member from, Exchange exchange);
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
   void forget_groups(Exchange exchange);
@@ -108,6 +109,7 @@ class GroupReduceMachine final : public Reducer {
   std::optional<Begin> held_;           // until all were met
   TimePoint held_until_{};              // or then
   bool is_starting_;                    // nothing has begun yet
+  std::set<Member> running_;            // who said meanwhile that the network runs already
   bool busy_ = false;                   // it has begun, and neither ended nor given up
   std::vector<Peer> peers_;             // by member
   gossip::Quorum quorum_;               // of all members

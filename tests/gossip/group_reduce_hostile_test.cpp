@@ -114,6 +114,33 @@ TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
       << "the list has all of them";
 }
 
+// Who may just have started itself: the others would be left behind.
+TEST_F(OneOfAGroup, OneMembersWordDoesNotEndTheWaitForTheStart) {
+  constexpr Member kSelf = kNetworkMembers - 1;  // never the gatherer of an exchange at its start
+  for (const Member met : {3U, 7U}) {
+    SCOPED_TRACE(met);
+    GroupReduceMachine starting({.exchange = {}, .start = std::chrono::seconds(60)}, 1, kDraw,
+                                kSelf, member_names(kNetworkMembers), at(0), {}, {}, now_);
+    for (Member member = 0; member < met; ++member) {
+      (void)starting.on(LinkUp{member, std::nullopt}, now_);
+    }
+    (void)starting.on(Begin{at(0), share({1, 2, 3})}, now_);
+    const auto begins = [&](const Event& event) {
+      const auto actions = starting.on(event, now_);
+      return std::ranges::any_of(actions, [](const Action& action) {
+        const auto* const sent = std::get_if<SendNote>(&action);
+        return sent != nullptr && sent->note.kind == Kind::kRegister;
+      });
+    };
+    const bool leaves_most_behind = 2 * met < kNetworkMembers;
+    EXPECT_NE(begins(NoteReceived{1, note(Kind::kAhead, 1)}), leaves_most_behind);
+    if (!leaves_most_behind) continue;
+    EXPECT_FALSE(begins(NoteReceived{1, note(Kind::kAhead, 2)}));
+    EXPECT_FALSE(begins(LinkUp{1, at(2)}));
+    EXPECT_TRUE(begins(NoteReceived{2, note(Kind::kAhead, 1)}));
+  }
+}
+
 TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
   begin();
   const std::size_t machines = machine_.machines();
