@@ -28,6 +28,10 @@ Overlay::Overlay(Member self, std::span<const std::string> names, std::string_vi
   cycle_.erase(cycle_.begin());
 }
 
+bool Overlay::is_neighbour(Member member) const {
+  return std::ranges::find(neighbours_, member) != neighbours_.end();
+}
+
 std::vector<Member> Overlay::watched(const std::function<bool(Member)>& is_dead) const {
   std::set<Member> watched(neighbours_.begin(), neighbours_.end());
   const auto lives = [&](Member member) { return !is_dead(member); };

@@ -23,6 +23,7 @@ class Overlay {
   Overlay(protocol::Member self, std::span<const std::string> names, std::string_view run,
           std::vector<protocol::Member> neighbours);
 
+  bool is_neighbour(protocol::Member member) const;
   // Ascending. O(n).
   std::vector<protocol::Member> watched(const std::function<bool(protocol::Member)>& is_dead) const;
 

@@ -34,7 +34,8 @@ namespace starling::gossip::membership {
 //   - Nobody is dead by hearsay: that another calls it dead makes it suspect, and confirms. So
 //     everybody waits S_min at least after a suspicion, which the accused can use to refute it; a
 //     liar can do no more, but falsify the finders, so that all wait only S_min; or say that a dead
-//     one lives, until the next probe of it fails, or with an overlay for as long as it goes on.
+//     one lives, until the next probe of it fails, or with an overlay for as long as it goes on,
+//     but not to the neighbours of the dead one.
 //   - Any message from a suspect postpones its death, and makes it be pinged at once.
 //   - Unless from itself, an incarnation more than kIncarnationJumpMax above the known one is
 //     not believed. At kIncarnationMax (where only lies lead) accusations by others are not heard,
@@ -46,7 +47,9 @@ namespace starling::gossip::membership {
 //     every P, at most kProbesMax at a time, nobody is asked to ping for it, and every message
 //     bears the heartbeats of all. A member whose heartbeat does not rise for kSilence P is
 //     suspect, as if a probe had failed. A rising heartbeat postpones a suspect's death, and lets a
-//     member that is called dead hear of it, so that it can refute that.
+//     member that is called dead hear of it, so that it can refute that. But of a neighbour in the
+//     graph that left a probe unanswered only its own messages count from then on: no heartbeat,
+//     and no news of a higher incarnation that others tell.
 //   - Time in which the process did not run (see late_min) does not count, and P more is granted
 //     after it, to hear what waits to be read.
 // Bounds, with h = 0, once a member stops:
@@ -139,6 +142,7 @@ class SwimMachine {
     std::uint32_t relays = 0;  // for it
     std::optional<TimePoint> heard;
     std::optional<Suspicion> suspicion;  // while suspect
+    bool silent = false;  // a neighbour that left a probe unanswered and was not heard since
     Probe probe;
     RoundTrip round_trip;
   };
@@ -168,6 +172,7 @@ class SwimMachine {
   void relay_ping(Member requester, const protocol::Swim& request);
   void receive_ack(Member from, const protocol::Swim& ack);
   void hear(Member member);
+  bool is_neighbour(Member member) const { return overlay_ && overlay_->is_neighbour(member); }
   void hear_beats(const std::vector<std::uint64_t>& beats);
   void suspect_the_silent();
   void choose_watched();

@@ -35,6 +35,7 @@ void SwimMachine::learn_of_self(const SwimNews& news) {
 void SwimMachine::learn_alive(Member from, const SwimNews& news) {
   Peer& peer = peers_[news.member];
   const bool first_hand = from == news.member;
+  if (peer.silent && !first_hand) return;
   const bool newer = news.incarnation > peer.incarnation &&
                      (first_hand || news.incarnation - peer.incarnation <= kIncarnationJumpMax);
   const bool last_word = first_hand && news.incarnation == kIncarnationMax &&
@@ -50,6 +51,7 @@ void SwimMachine::learn_accusation(const SwimNews& news) {
   if (news.incarnation < peer.incarnation) return news_.add(news.member);  // it is refuted
   if (news.incarnation - peer.incarnation > kIncarnationJumpMax) return;
   const bool newer = news.incarnation > peer.incarnation;
+  if (peer.silent && newer) return;
   if (peer.state == State::kDead) {
     if (!newer) return;
     peer.incarnation = news.incarnation;

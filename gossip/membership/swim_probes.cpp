@@ -76,6 +76,7 @@ void SwimMachine::advance_probe(Member member) {
   }
   const bool in_silence = peer.probe.unanswered && (!heard_ || *heard_ < peer.probe.began);
   end_probe(member);
+  peer.silent = is_neighbour(member);
   if (peer.state == State::kDead) return;
   if (in_silence) worsen();
   accuse(member, self_);
@@ -151,6 +152,7 @@ void SwimMachine::receive_ack(Member from, const Swim& ack) {
 void SwimMachine::hear(Member member) {
   Peer& peer = peers_[member];
   heard_ = peer.heard = now_;
+  peer.silent = false;
   if (peer.state != State::kAlive) {
     probe(member);
   } else if (peer.probe.stage != Probe::Stage::kNone) {
@@ -162,10 +164,11 @@ void SwimMachine::hear(Member member) {
 void SwimMachine::hear_beats(const std::vector<std::uint64_t>& beats) {
   for (const Member member : beats_->take(beats, now_)) {
     Peer& peer = peers_[member];
+    if (peer.silent) continue;
     peer.heard = now_;
     if (peer.state != State::kAlive) {
       news_.add(member);
-    } else if (peer.probe.stage == Probe::Stage::kIndirect) {
+    } else if (peer.probe.stage == Probe::Stage::kIndirect && !is_neighbour(member)) {
       answered(member);
     }
   }

@@ -225,6 +225,24 @@ TEST(SwimGroup, OnARingAMemberSpeaksWithFour) {
   for (Member m = 0; m < 64; ++m) EXPECT_LE(group.partners(m), 4U) << m;
 }
 
+// No message of the other one comes, whatever comes through others.
+TEST(SwimGroup, OnARingALinkThatIsCutIsFoundByItsEndsAlone) {
+  Group group({.members = 16, .ring = true});
+  group.run_for(seconds(20));
+  group.cut(3, 4);
+  group.cut(4, 3);
+  group.run_for(seconds(40));
+  for (Member at = 0; at < 16; ++at) {
+    for (Member m = 0; m < 16; ++m) {
+      const bool is_cut =
+          std::pair(std::min(at, m), std::max(at, m)) == std::pair(Member{3}, Member{4});
+      EXPECT_EQ(group.machine(at).state(m) == State::kDead, is_cut) << at << " of " << m;
+    }
+  }
+  group.mend_all();
+  EXPECT_TRUE(group.run_until(group.now() + seconds(30), [&] { return group.agrees(); }));
+}
+
 // Though most of the other half were never spoken with.
 TEST(SwimGroup, OnARingEachHalfFindsTheOtherOneGoneAndBack) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -100,6 +100,39 @@ TEST(SwimHostile, ALiarCausesSuspicionsThatAreRefuted) {
   for (Member at = 1; at < 10; ++at) EXPECT_EQ(group.machine(at).state(1), State::kAlive);
 }
 
+// Member 9 tells everybody five times a second that member 3, which is dead, lives on.
+TEST(SwimHostile, NeighboursFindADeadMemberThatALiarKeepsAlive) {
+  for (const bool news : {false, true}) {
+    SCOPED_TRACE(news);
+    constexpr Member kDeadOne = 3;
+    Group group({.members = 16, .ring = true});
+    group.run_for(seconds(5));
+    group.crash(kDeadOne);
+    std::vector<std::uint64_t> beats(16);
+    const auto lie_for = [&](Duration time) {
+      const TimePoint end = group.now() + time;
+      while (group.now() < end) {
+        group.run_for(milliseconds(200));
+        beats[kDeadOne] += 1000;
+        for (Member to = 0; to < 16; ++to) {
+          if (to == 9 || to == kDeadOne) continue;
+          Swim swim{.kind = Swim::Kind::kAck, .epoch = 1, .beats = beats};
+          const std::uint32_t next = group.machine(to).incarnation(kDeadOne) + 1;
+          if (news) swim.news = {{3, State::kSuspect, next, 9}, {3, State::kAlive, next + 1, 3}};
+          group.feed(to, Received{9, swim});
+        }
+      }
+    };
+    lie_for(seconds(40));  // without anybody who confirms a suspicion it lasts 29 s
+    for (int i = 0; i < 10; ++i) {
+      for (const Member at : {2U, 4U}) EXPECT_EQ(group.machine(at).state(kDeadOne), State::kDead);
+      lie_for(seconds(2));
+    }
+    group.restart(kDeadOne);
+    EXPECT_TRUE(group.run_until(group.now() + seconds(60), [&] { return group.agrees(); }));
+  }
+}
+
 // Driven to the last incarnation, where it can refute no more, a member lives on, and its death is
 // still found.
 TEST(SwimHostile, TheLastIncarnationIsNoTrap) {
