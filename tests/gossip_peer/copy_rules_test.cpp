@@ -75,6 +75,21 @@ TEST_F(CopyRulesTest, WhoIsNoNeighbourIsGivenLess) {
   EXPECT_TRUE(gives(1, false, kStart + std::chrono::seconds(60)));
 }
 
+// Each time with the word that it has no model.
+TEST_F(CopyRulesTest, WhoComesBackAgainAndAgainIsGivenNoMore) {
+  for (const bool is_neighbour : {false, true}) {
+    const protocol::Member member = is_neighbour ? 2 : 1;
+    int given = 0;
+    for (int second = 0; second < 600; ++second) {
+      rules.link_lost(member);
+      rules.greeted(member, {.begun = false}, 100);
+      if (gives(member, is_neighbour, kStart + std::chrono::seconds(second))) ++given;
+      rules.heard(member, 100, 100);
+    }
+    EXPECT_EQ(given, is_neighbour ? 2 + 600 / 30 - 1 : 2 + 600 / 60 - 1);
+  }
+}
+
 TEST_F(CopyRulesTest, PartsCountAsParts) {
   for (std::uint64_t i = 0; i < 8; ++i) {
     EXPECT_TRUE(gives(1, true, kStart, {.begin = 0, .end = 25})) << i;
