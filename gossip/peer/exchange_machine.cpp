@@ -130,6 +130,8 @@ void ExchangeMachine::begin_exchange() {
   if (next_era_ != 0 && exchange_ >= next_era_) {
     train.restart = true;
     era_ = static_cast<std::uint32_t>(exchange_);
+    eras_.push_back(exchange_);
+    if (eras_.size() > kErasFree) eras_.pop_front();
     // Who comes too late begins anew by itself, and asks all for another beginning.
     const bool in_time = exchange_ == next_era_;
     next_era_ = 0;
@@ -314,7 +316,7 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
     if (std::exchange(neighbour.present, came) != came && next_era_ == 0) {
-      plan_era(exchange_ + 1 + options_.spread);
+      plan_era(exchange_ + 1 + options_.spread, sender.node);
     }
   }
   return inbox;
@@ -508,8 +510,8 @@ void ExchangeMachine::go_to(Exchange target) {
   }
   if (options_.loss_safe) return;
   // What is shared along the edges no longer fits: alone until the next common beginning.
-  era_ = 0;
-  next_era_ = static_cast<std::uint32_t>(target + 1 + options_.spread);
+  era_ = next_era_ = 0;
+  plan_era(target + 1 + options_.spread);
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
@@ -589,12 +591,7 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  // A beginning is planned for when all have heard of it, and who plans it is ahead by the spread
-  // at most; a later one would keep all from any. Whoever is further ahead will be followed.
-  const Exchange planned_until = exchange_ + 3 * (options_.spread + 1);
-  if (arrival.message.next_era <= planned_until) {
-    hear_era(arrival.message.era, arrival.message.next_era);
-  }
+  hear_era(from, arrival.message.era, arrival.message.next_era);
   if (!wants(arrival.from, arrival.message.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
@@ -721,22 +718,52 @@ void ExchangeMachine::handle(const Reach& reach) {
 
 // --- eras ---------------------------------------------------------------------------------------
 
-void ExchangeMachine::plan_era(Exchange at_least) {
+Exchange ExchangeMachine::era_grid() const { return 8 * (options_.spread + 1); }
+
+bool ExchangeMachine::begins_too_often() const {
+  return eras_.size() == kErasFree && eras_.front() + kErasFree * era_grid() > exchange_;
+}
+
+// A beginning is planned for when all have heard of it, and who plans it is ahead by the spread at
+// most; a later one would keep all from any. Whoever is further ahead will be followed.
+Exchange ExchangeMachine::plannable_until() const { return exchange_ + 3 * (options_.spread + 1); }
+
+bool ExchangeMachine::may_plan(Exchange next_era) const {
+  const bool on_grid = next_era % era_grid() == 0;
+  if (on_grid) return next_era <= plannable_until() + era_grid();
+  return next_era <= plannable_until() && !begins_too_often();
+}
+
+// `asker`: whose word or absence it is for.
+void ExchangeMachine::plan_era(Exchange at_least, std::optional<Member> asker) {
   if (options_.loss_safe) return;
+  if (begins_too_often()) {
+    const Exchange grid = era_grid();
+    at_least = (at_least + grid - 1) / grid * grid;
+    if (asker && askers_.insert(*asker).second) {
+      say(LogLevel::kWarning,
+          fmt::format("because of {} the state that neighbours share would begin anew too often "
+                      "({} times since exchange {}): not before exchange {}",
+                      names_[*asker], kErasFree, eras_.front(), at_least));
+    }
+  }
   next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
 }
 
-void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
+void ExchangeMachine::hear_era(Member from, std::uint32_t era, std::uint32_t next_era) {
   if (options_.loss_safe) return;
-  if (next_era > exchange_) {
+  const bool planned = next_era_ > exchange_;
+  if (next_era > exchange_ && may_plan(next_era)) {
     // The earliest of those planned: a later one would let a member postpone it for ever.
-    next_era_ = next_era_ > exchange_ ? std::min(next_era_, next_era) : next_era;
-  } else if (next_era > std::max(next_era_, era_)) {
-    plan_era(exchange_ + 1 + options_.spread);  // too late for that one: one that all can reach
+    next_era_ = planned ? std::min(next_era_, next_era) : next_era;
+    return;
   }
-  // An era later than this is a lie: no member is so far ahead.
-  const bool can_be = era <= exchange_ + options_.spread;
-  if (can_be && era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
+  // Too late for that one, or too soon after others: one that all can reach. An era that is still
+  // to come is a lie: no member is so far ahead.
+  const Exchange latest = exchange_ + options_.spread;
+  const bool missed = next_era > std::max(next_era_, era_) && next_era <= plannable_until();
+  const bool began = era > era_ && era <= latest;
+  if (!planned && (missed || began)) plan_era(exchange_ + 1 + options_.spread, from);
 }
 
 }  // namespace starling::gossip

@@ -4,6 +4,7 @@
 // algorithm's shared state, and how who fell behind catches up. It holds no model and no socket.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -168,8 +169,13 @@ struct ExchangeOptions {
 // peer waits for does not make its neighbours give it up, and nothing has to be learned from waits.
 // A message that comes after the mixing is not lost: it is mixed at the next exchange with its
 // sender, unless a newer one is there, as in the simulation (StepClock).
+// Any member can ask for a common beginning of the shared state, and causes one when it comes and
+// goes. After kErasFree beginnings within 4 era_grid() exchanges the next ones are at multiples of
+// era_grid() only. These all members know, however many beginnings each of them has seen.
 class ExchangeMachine {
  public:
+  static constexpr std::size_t kErasFree = 4;
+
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
   // of this support. The topology must outlive the machine.
   ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
@@ -281,8 +287,12 @@ class ExchangeMachine {
   bool is_stale() const;
   void go_to(exchange::Exchange target);
   std::optional<TimePoint> held_back_until() const;
-  void plan_era(exchange::Exchange at_least);
-  void hear_era(std::uint32_t era, std::uint32_t next_era);
+  exchange::Exchange era_grid() const;
+  bool begins_too_often() const;
+  exchange::Exchange plannable_until() const;
+  bool may_plan(exchange::Exchange next_era) const;
+  void plan_era(exchange::Exchange at_least, std::optional<exchange::Member> asker = {});
+  void hear_era(exchange::Member from, std::uint32_t era, std::uint32_t next_era);
   void say(LogLevel level, std::string line);
 
   ExchangeOptions options_;
@@ -325,6 +335,8 @@ class ExchangeMachine {
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).
   std::uint32_t era_ = 0;
   std::uint32_t next_era_ = 0;
+  std::deque<exchange::Exchange> eras_;  // the last ones, kErasFree at most
+  std::set<exchange::Member> askers_;    // named, as they asked for beginnings too often
 };
 
 }  // namespace starling::gossip

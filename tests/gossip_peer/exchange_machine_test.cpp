@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -177,32 +178,47 @@ TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
 // Of three on a ring whose shared state begins anew; what the others say of it is the test's.
 class Beginnings : public ::testing::Test {
  protected:
-  Beginnings() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) {
+  Beginnings() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) { start(); }
+  void start() {
     ExchangeOptions options;
     options.schedule.steps = 5000;
     options.loss_safe = false;
-    machine_.emplace(options, *topology_, 0, std::vector<std::string>(3, "node"), 0, now_);
+    std::vector<std::string> names = {"node", "node", "liar"};
+    machine_.emplace(options, *topology_, 0, std::move(names), 0, now_);
+    restarts_ = 0;
+    warnings_.clear();
     feed(Begin{});
   }
   void feed(Event event) {
     for (Action& action : machine_->on(std::move(event), now_)) {
       if (const auto* train = std::get_if<Train>(&action)) restarts_ += train->restart ? 1 : 0;
       if (const auto* announce = std::get_if<Announce>(&action)) announced_ = *announce;
+      const auto* const say = std::get_if<Say>(&action);
+      if (say != nullptr && say->level == LogLevel::kWarning) warnings_.push_back(say->line);
     }
   }
-  void exchange(std::uint32_t era) {
+  // Member 2 says this of the shared state (none: as this peer does); `lost`: it says it in its
+  // message of the next exchange.
+  void exchange(std::optional<std::uint32_t> said, std::uint32_t next_era = 0, bool lost = false) {
     const Exchange at = machine_->exchange();
     now_ += std::chrono::milliseconds(100);
     feed(Trained{});
     feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
-    feed(MessageReceived{{2, {.exchange = at, .era = era}, {}, {}}});
+    const Exchange of = at + (lost ? 1 : 0);
+    const std::uint32_t era = said.value_or(announced_.era);
+    feed(MessageReceived{{2, {.exchange = of, .era = era, .next_era = next_era}, {}, {}}});
     feed(Mixed{});
+    while (machine_->state() == ExchangeMachine::State::kPacing) {
+      now_ += std::chrono::milliseconds(100);
+      feed(Tick{});
+    }
   }
 
   TimePoint now_{};
   std::unique_ptr<const topologies::Topology> topology_;
   std::optional<ExchangeMachine> machine_;
   int restarts_ = 0;
+  std::vector<std::string> warnings_;
   Announce announced_;
 };
 
@@ -213,6 +229,37 @@ TEST_F(Beginnings, AreNotAskedForByAnEraThatIsStillToCome) {
   exchange(0);
   exchange(0);
   EXPECT_EQ(restarts_, 1);
+}
+
+// 16: eight times as long as a word takes on this ring.
+TEST_F(Beginnings, AreRareHoweverOftenAMemberAsksForOne) {
+  using Lie = std::function<void(std::uint32_t at)>;
+  const std::map<std::string, Lie> lies = {
+      {"planned", [this](std::uint32_t at) { exchange(0, at + 1); }},
+      {"begun", [this](std::uint32_t at) { exchange(at); }},
+      {"both", [this](std::uint32_t at) { exchange(at, at + 1); }},
+      {"comes and goes", [this](std::uint32_t at) { exchange({}, 0, at % 2 == 0); }}};
+  for (const auto& [name, lie] : lies) {
+    SCOPED_TRACE(name);
+    start();
+    for (int i = 0; i < 1600; ++i) lie(static_cast<std::uint32_t>(machine_->exchange()));
+    EXPECT_LE(restarts_, 4 + 1600 / 16);
+    ASSERT_EQ(warnings_.size(), 1U);
+    EXPECT_NE(warnings_[0].find("because of liar"), std::string::npos) << warnings_[0];
+  }
+}
+
+// Who has seen fewer beginnings plans others. Both meet where all may begin.
+TEST_F(Beginnings, AreCommonAlsoWhereSomeSawFewerOfThem) {
+  for (std::uint32_t at = 0; at < 40; ++at) exchange(0, at + 1);
+  EXPECT_EQ(announced_.next_era, 48U);
+  exchange(0, 43);
+  exchange(0, 48);
+  EXPECT_EQ(announced_.next_era, 48U);
+  while (machine_->exchange() < 48) exchange(0);
+  exchange(43);
+  exchange(48);
+  EXPECT_EQ(announced_.era, 48U);
 }
 
 // A machine whose algorithm shares state along the edges of a ring of five, at work in exchange 0.
