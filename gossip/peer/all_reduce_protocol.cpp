@@ -314,7 +314,7 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
   copy_model(donors(others));
 }
 
-void AllReduceProtocol::copied(Progress progress, std::span<const float> model) {
+void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);

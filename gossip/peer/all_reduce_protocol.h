@@ -37,7 +37,7 @@ class AllReduceProtocol final : public ProtocolBase {
   void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
-  void copied(Progress progress, std::span<const float> model) override;
+  void copied(Progress progress, std::size_t givers, std::span<const float> model) override;
   void not_copied() override;
   void tick() override;
   std::optional<TimePoint> next_deadline() const override;

@@ -444,7 +444,7 @@ void AsynchronousProtocol::caught_up() {
 
 // Mass and the weight that this peer's model counts with stay as they are: there the difference is
 // an update like any other. Elsewhere nothing of the former model is left, and none of it is sent.
-void AsynchronousProtocol::copied(Progress, std::span<const float> model) {
+void AsynchronousProtocol::copied(Progress, std::size_t, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !is_computing() &&
                  model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {

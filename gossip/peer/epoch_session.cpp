@@ -202,7 +202,7 @@ void EpochSession::continue_copy() {
   } else if (copy_->done()) {
     const ModelCopy copy = std::move(*copy_);
     copy_.reset();
-    training_->copied(copy.progress(), copy.model());
+    training_->copied(copy.progress(), copy.givers(), copy.model());
   }
 }
 

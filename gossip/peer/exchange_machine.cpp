@@ -382,7 +382,6 @@ void ExchangeMachine::move_on() {
   say(LogLevel::kInfo,
       fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
                   names_[copy.donors.front()]));
-  donors_ = copy.donors.size();
   state_ = State::kCopying;
   majority_.reset();
   actions_.push_back(std::move(copy));
@@ -415,7 +414,6 @@ bool ExchangeMachine::rejoin_majority() {
     copy.donors.push_back(member);
   }
   if (copy.donors.empty()) return false;
-  donors_ = copy.donors.size();
   say(LogLevel::kInfo,
       fmt::format("a quorum went on without this peer: taking the model of {} in place of what was "
                   "learned apart",
@@ -520,8 +518,9 @@ void ExchangeMachine::handle(const Copied& copied) {
   if (!copied.exchange) {
     say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   }
-  // A donor's word of its exchange is believed no further than that of others.
-  const Exchange given = std::min(copied.exchange.value_or(0), explainable(donors_));
+  // A donor's word of its exchange is believed no further than that of others. Those who were asked
+  // and gave nothing are no witnesses.
+  const Exchange given = std::min(copied.exchange.value_or(0), explainable(copied.givers));
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
     const Exchange target = std::max(given, std::min(exchange_, majority_from_));

@@ -87,8 +87,9 @@ struct Reach {  // failure detection's word
   Member member = 0;
   bool reachable = true;
 };
-struct Copied {  // answers Copy: the model is another's of this exchange; none: nobody gave one
+struct Copied {  // answers Copy: the model is others' of this exchange; none: nobody gave one
   std::optional<Exchange> exchange;
+  std::size_t givers = 0;
 };
 struct Tick {};
 using Event = std::variant<Begin, Trained, Mixed, MessageReceived, MessageUnused, HelloReceived,
@@ -324,7 +325,6 @@ class ExchangeMachine {
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found
   JumpBound jumps_;
-  std::size_t donors_ = 0;       // kCopying: that were asked
   bool trained_before_ = false;  // the present local phase, before Begin
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;

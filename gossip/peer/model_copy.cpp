@@ -2,7 +2,6 @@
 #include "gossip/peer/model_copy.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "core/base/check.h"
@@ -65,14 +64,18 @@ void ModelCopy::take(Member from, const ModelColumns& columns, const protocol::S
   }
 }
 
-protocol::Progress ModelCopy::progress() const {
+std::map<Member, protocol::Progress> ModelCopy::furthest() const {
   std::map<Member, protocol::Progress> furthest;
   for (const Part& part : parts_) {
     protocol::Progress& known = furthest[*part.asked];
     known = std::max(known, part.progress);
   }
+  return furthest;
+}
+
+protocol::Progress ModelCopy::progress() const {
   std::vector<protocol::Progress> claims;
-  for (const auto& [donor, progress] : furthest) claims.push_back(progress);
+  for (const auto& [donor, progress] : furthest()) claims.push_back(progress);
   std::ranges::sort(claims, std::greater<>());
   return claims[std::min<std::size_t>(claims.size(), 2) - 1];
 }

@@ -3,6 +3,7 @@
 // the whole. A part that does not come is asked of another. Without sockets.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -48,6 +49,8 @@ class ModelCopy {
   // Requires: done(). The furthest that the parts are of, as far as another donor is at least as
   // far.
   protocol::Progress progress() const;
+  // The same: who gave parts, which may be fewer than were asked.
+  std::size_t givers() const { return furthest().size(); }
   std::span<const float> model() const { return model_; }
   std::optional<TimePoint> next_deadline() const;
 
@@ -62,6 +65,7 @@ class ModelCopy {
     protocol::Progress progress = {};  // once it came
   };
 
+  std::map<protocol::Member, protocol::Progress> furthest() const;  // of each that gave a part
   void ask_others(protocol::Member donor);
   protocol::Member next_donor();
 

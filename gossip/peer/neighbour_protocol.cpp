@@ -491,7 +491,8 @@ void NeighbourProtocol::reach(Member member, bool reachable) {
   on(exchange::Reach{member, reachable});
 }
 
-void NeighbourProtocol::copied(Progress progress, std::span<const float> model) {
+void NeighbourProtocol::copied(Progress progress, std::size_t givers,
+                               std::span<const float> model) {
   STARLING_CHECK(!is_computing() && model.size() == run_.initial.size());
   if (run_.plan.traits.loss_safe) {
     algorithm_->restart(model);
@@ -500,7 +501,7 @@ void NeighbourProtocol::copied(Progress progress, std::span<const float> model) 
   }
   local_.forget_momentum();
   sent_.clear();  // of the model that is no more
-  on(exchange::Copied{progress.exchange});
+  on(exchange::Copied{progress.exchange, givers});
 }
 
 void NeighbourProtocol::not_copied() { on(exchange::Copied{std::nullopt}); }

@@ -124,8 +124,9 @@ class TrainingProtocol {
   // The link broke, or there was none and it cannot be made.
   virtual void link_lost(Member member) = 0;
   virtual void reach(Member member, bool reachable) = 0;
-  // The answer to copy_model(): a model that has come so far, or nobody gave one.
-  virtual void copied(Progress progress, std::span<const float> model) = 0;
+  // The answer to copy_model(): a model of so many members that has come so far, or nobody gave
+  // one.
+  virtual void copied(Progress progress, std::size_t givers, std::span<const float> model) = 0;
   virtual void not_copied() = 0;
   // This donor's part is far from this peer's own model: if the loss is no number, it is the cause.
   virtual void suspect(Member donor) = 0;

@@ -183,7 +183,7 @@ void ExchangeNetwork::perform(Member self, Action& action) {
     const Member donor = copy->donors.front();
     std::optional<Exchange> given;
     if (alive(donor) && !is_held(donor, self)) given = exchange(donor);
-    later(self, drawn(0.02), Copied{given});
+    later(self, drawn(0.02), Copied{given, given ? copy->donors.size() : 0});
   } else if (std::holds_alternative<Finish>(action)) {
     nodes_[self].finished = true;
   }
