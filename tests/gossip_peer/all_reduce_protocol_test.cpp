@@ -179,9 +179,22 @@ class FurtherByWord : public ::testing::Test {
       world.peers[liar]->shell().transport().send(2, note);
     }
   }
-  void claim_a_few_more() {
+  void run_until_it_believes_a_few_more() {
+    world.begin();
+    run_until_waiting();
     const Exchange exchange = world.progress(2).exchange;
     claim({.backed = exchange + 6, .exchange = exchange + 6});
+    world.run_until([&] { return is_catching_up(); }, 1s, "it believes them");
+  }
+  // Whether it copied a model for that; it goes on with the others in any case.
+  bool believes_many_more() {
+    run_until_waiting();
+    claim({.backed = 90'000, .exchange = 90'000});
+    world.run_for(1s);
+    const bool believes = world.copies_begun(2) > 0;
+    slow = false;
+    run_until_heard(world, {0, 1, 2}, 2);
+    return believes;
   }
   bool is_catching_up() const { return world.progress(2).state == "catching-up"; }
 
@@ -191,10 +204,7 @@ class FurtherByWord : public ::testing::Test {
 
 // Their model shows that they are not further.
 TEST_F(FurtherByWord, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
-  world.begin();
-  run_until_waiting();
-  claim_a_few_more();
-  world.run_until([&] { return is_catching_up(); }, 1s, "it believes them");
+  run_until_it_believes_a_few_more();
   world.run_until([&] { return !is_catching_up(); }, 10s, "it sees their model");
   EXPECT_EQ(world.copies_begun(2), 1);
   EXPECT_LE(world.progress(2).exchange, world.progress(0).exchange);
@@ -206,12 +216,7 @@ TEST_F(FurtherByWord, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
 // Nobody can have come there since the run began, and be it that all others say so.
 TEST_F(FurtherByWord, NoWordMovesAMemberBeyondWhatTheAgeOfTheRunAllows) {
   world.begin();
-  run_until_waiting();
-  claim({.backed = 90'000, .exchange = 90'000});
-  world.run_for(1s);
-  EXPECT_EQ(world.copies_begun(2), 0);
-  slow = false;
-  run_until_heard(world, {0, 1, 2}, 2);
+  EXPECT_FALSE(believes_many_more());
 }
 
 TEST_F(FurtherByWord, WhereNobodyKnowsTheAgeOfTheRunTheyAreBelieved) {
@@ -220,20 +225,12 @@ TEST_F(FurtherByWord, WhereNobodyKnowsTheAgeOfTheRunTheyAreBelieved) {
   std::erase_if(roster.settings,
                 [](const auto& setting) { return setting.first == identity::kRunIdKey; });
   world.publish(world.sign(roster));
-  run_until_waiting();
-  claim({.backed = 90'000, .exchange = 90'000});
-  world.run_for(1s);
-  EXPECT_EQ(world.copies_begun(2), 1);
-  slow = false;
-  run_until_heard(world, {0, 1, 2}, 2);
+  EXPECT_TRUE(believes_many_more());
 }
 
 // Donors whose links only look whole are given up as soon as a piece would be.
 TEST_F(FurtherByWord, ADonorIsWaitedForAsLongAsForPieces) {
-  world.begin();
-  run_until_waiting();
-  claim_a_few_more();
-  world.run_until([&] { return is_catching_up(); }, 1s, "it believes them");
+  run_until_it_believes_a_few_more();
   world.cut_off({2});
   const TimePoint asked = world.scheduler.now();
   world.run_until([&] { return !is_catching_up(); }, world.options.patience_max, "it gives up");

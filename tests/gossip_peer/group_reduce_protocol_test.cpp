@@ -144,26 +144,6 @@ TEST(PeersInGroups, WhoWasCutOffTakesTheModelOfThoseWithAQuorum) {
   }
 }
 
-TEST(PeersInGroups, AFrozenPeerIsBackSoon) {
-  PeerWorld world(in_groups(20'000, 8, 4), 1);
-  world.phase = [&world] { return std::chrono::milliseconds(50 + world.rng.below(100)); };
-  world.start_all();
-  world.publish(world.roster(1));
-  const auto at = [&](std::size_t i) { return world.peers[i]->shell().report().exchange; };
-  for (const Duration time : {20s, 80s}) world.at(time, [] {});
-  const auto run_to = [&](Duration time) {
-    world.run_until([&] { return world.scheduler.now() >= TimePoint{} + time; }, 2min, "time");
-  };
-  run_to(20s);
-  world.freeze(2);
-  const Exchange before = at(2);
-  run_to(80s);
-  EXPECT_EQ(at(2), before);
-  EXPECT_GT(at(0), before + 150) << "the others go on";
-  world.thaw(2);
-  world.run_until([&] { return at(2) + 5 > at(0); }, 15s, "it is where they are");
-}
-
 // A phase that was trained is mixed in the next epoch, by those who are there; that none is trained
 // twice, the world's invariants judge.
 TEST(PeersInGroups, AnotherEpochGoesOnWithWhatWasTrained) {
