@@ -89,12 +89,13 @@ void AllReduceMachine::handle(Begin& begin) {
     if (liveness_.silent_since(m)) send(m, make_note(Kind::kAsk, begin.at, 0));
   }
   const auto committed = std::exchange(committed_, {});
+  auto told = std::exchange(told_, {});
   if (committed && committed->at == begin.at) {
     if (gathered_) arrivals_.learn(now_ - gathered_->from);
     look_for(*committed);
     if (settled_ == begin.at) return;
   }
-  for (auto& [teller, commit] : std::exchange(told_, {})) {
+  for (auto& [teller, commit] : told) {
     if (commit.at != begin.at) continue;
     current_->tellers.try_emplace(teller, commit.sha256);
     if (!current_->ended) look_for(std::move(commit));

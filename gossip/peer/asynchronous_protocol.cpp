@@ -258,7 +258,7 @@ void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedByt
 
 void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }
 
-// Whether or not its mass could be used: what was not taken comes with the next total.
+// Also what could not be used: it comes with the next total.
 void AsynchronousProtocol::confirm(Member to, std::uint64_t number) {
   PairMessage confirmation = message_to(to);
   confirmation.kind = PairMessage::Kind::kReply;
@@ -334,6 +334,7 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
   if (pair.receiver_incarnation != incarnation_ || is_ignored) {
     introduce(from);
   } else if (pair.number > 0 && !is_confirmation(pair)) {
+    if (state_ == State::kCopying) return;  // it keeps what it has until we introduce ourselves
     if (!behind()) receive(from, pair, whole.data);
     if (algorithm_->counts_on_edges()) confirm(from, pair.number);
   }
@@ -432,6 +433,9 @@ void AsynchronousProtocol::reach(Member member, bool reachable) {
 // with more than there is.
 void AsynchronousProtocol::caught_up() {
   state_ = State::kTraining;
+  if (algorithm_->counts_on_edges()) {
+    for (const auto& [member, neighbour] : neighbours_) introduce(member);
+  }
   std::vector<Exchange> claims;
   for (auto& [member, neighbour] : neighbours_) {
     if (std::exchange(neighbour.far_ahead, false)) claims.push_back(neighbour.phases);

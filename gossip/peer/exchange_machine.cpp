@@ -507,6 +507,7 @@ void ExchangeMachine::go_to(Exchange target) {
     neighbour.next = std::min(neighbour.next, target);
   }
   if (options_.loss_safe) return;
+  std::erase_if(eras_, [&](Exchange begun) { return begun > target; });
   // What is shared along the edges no longer fits: alone until the next common beginning.
   era_ = next_era_ = 0;
   plan_era(target + 1 + options_.spread);
