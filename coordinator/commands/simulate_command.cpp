@@ -108,17 +108,11 @@ SimulateOptions options_of(const SimulateFlags& flags, Log& log) {
 std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   // An invalid job is refused by the simulation itself.
   std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
-  const Job& job = flags.job;
-  if (job.data.dataset.starts_with("csv:") && job.evaluate.dataset.empty() &&
-      job.evaluate.federated_every == 0) {
-    warnings.push_back(
-        "nothing is evaluated: set evaluate.dataset to a file of test rows, or data.hold-out = 0.1 "
-        "and evaluate.federated-every = 1");
-  }
-  if (flags.job.validate(*flags.options.strategies)) {
-    std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
-                      std::back_inserter(warnings));
-  }
+  Job job = flags.job;
+  if (!job.validate(*flags.options.strategies)) return warnings;
+  // It needs no evaluation data set here.
+  if (evaluates_held_out(job)) job.evaluate.every = EvaluateOptions().every;
+  std::ranges::move(warnings_of_keys(job, *flags.options.strategies), std::back_inserter(warnings));
   return warnings;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -121,7 +122,7 @@ inline constexpr std::array<std::string_view, 2> kMatches = {kMatchNames, kMatch
 struct DataOptions {
   std::string dataset;
   std::string partition = "iid";
-  double hold_out = 0;
+  std::optional<double> hold_out = std::nullopt;  // resolved when a simulation is prepared
   std::string match{kMatchNames};
 };
 
@@ -342,8 +343,9 @@ void describe(V& visit, DataOptions& o) {
   visit("partition", o.partition,
         FieldInfo{.help = "simulate: how it is divided, SCHEME[:KEY=VALUE,...]"});
   visit("hold-out", o.hold_out,
-        FieldInfo{.help = "simulate: part of each client's rows that it never trains on, for "
-                          "evaluate.federated-every",
+        FieldInfo{.help = "simulate: part of each client's rows that is evaluated on and never "
+                          "trained on; none: 0.2 with evaluate.federated-every, and without "
+                          "evaluate.dataset where data.dataset has no test split (csv), else 0",
                   .min = 0,
                   .max = 0.9});
   visit("match", o.match,

@@ -236,6 +236,17 @@ namespace {
 
 using Names = std::set<std::string>;
 
+// None of an older run, and where the job leaves it to the simulation.
+std::optional<double> recorded_hold_out(const json::object& run) {
+  const json::value* settings = run.if_contains("settings");
+  const json::object* all = settings ? settings->if_object() : nullptr;
+  const json::value* said = all ? all->if_contains("data.hold-out") : nullptr;
+  if (said == nullptr || !said->is_string()) return std::nullopt;
+  const auto read =
+      FieldText<std::optional<double>>::read(said->get_string().c_str(), {.min = 0, .max = 0.9});
+  return read ? *read : std::nullopt;
+}
+
 // The clients of a round's contributors or failures, of these only those of a code.
 std::optional<Names> clients_of(const json::object& round, std::string_view list,
                                 std::string_view code = "") {
@@ -274,6 +285,7 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
                       : static_cast<std::uint64_t>(seed->to_number<std::int64_t>(code));
   const json::value* set = run->if_contains("instruction_set");
   if (set && set->is_string()) recorded.instruction_set = set->get_string().c_str();
+  recorded.hold_out = recorded_hold_out(*run);
   Names lost;  // their states, in the attempts since the last committed round
   for (const json::value& entry : rounds->get_array()) {
     const json::object* round = entry.if_object();

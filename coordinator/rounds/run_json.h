@@ -4,6 +4,7 @@
 
 #include <boost/json/value.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@ struct RecordedRun {
   Replay replay;                        // names in order
   std::map<Round, std::string> models;  // SHA-256 in hex, by committed round
   std::string instruction_set;          // that trained; empty: unknown, as of a real run's devices
+  std::optional<double> hold_out;       // of a simulation, where its clients held rows out
 };
 // "bad-replay" where the text is no recorded run.
 [[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);

@@ -38,14 +38,27 @@ Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t cl
   return data::partition_views(*dataset, partition_spec, clients);
 }
 
+// The part of its rows that each client holds out where the job does not say it. That of a recorded
+// run: none of real devices, which say it themselves.
+std::optional<double> hold_out_of(const Job& job, const SimulateOptions& options,
+                                  const RecordedRun& recorded) {
+  if (job.training.model.is_external()) return std::nullopt;
+  if (options.replay) return recorded.hold_out;
+  if (job.evaluate.federated_every > 0) return data::kHoldOut;
+  const auto spec = data::DatasetSpec::parse(job.data.dataset);
+  if (!spec || spec->has_test_split() || !evaluates_held_out(job)) return std::nullopt;
+  return data::kHoldOut;
+}
+
 // What each client trains on and holds out.
 Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_t clients) {
   // The trainers hold the data.
   if (job.training.model.is_external()) return std::vector<client::ClientData>(clients);
   STARLING_ASSIGN(const auto parts, load_parts(job, clients));
+  const double fraction = job.data.hold_out.value_or(0);
   std::vector<client::ClientData> holdings;
   for (const data::DatasetView& part : parts) {
-    data::Divided divided = data::hold_out(part, job.data.hold_out);
+    data::Divided divided = data::hold_out(part, fraction);
     holdings.push_back({std::move(divided.training), std::move(divided.held_out)});
   }
   const bool some =
@@ -55,7 +68,7 @@ Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_
       "setting-invalid",
       fmt::format("evaluate.federated-every is set, and with data.hold-out = {:g} none of the {} "
                   "holds rows out: raise data.hold-out, for example to 0.1",
-                  job.data.hold_out, counted(clients, "client")));
+                  fraction, counted(clients, "client")));
 }
 
 // All share one data set; each client on its own would copy it.
@@ -80,6 +93,16 @@ Result<void> check_trainer(const Job& job, const SimulateOptions& options) {
                         job.training.model.kind)
           : "model.kind = \"external\" needs a trainer to simulate: --trainer \"python3 "
             "train.py\"");
+}
+
+// All that the clients hold out, where nothing else is evaluated on.
+std::optional<data::DatasetView> pooled(const Job& job,
+                                        const std::vector<client::ClientData>& holdings) {
+  std::vector<data::DatasetView> held_out;
+  for (const client::ClientData& holding : holdings) {
+    if (holding.held_out && evaluates_held_out(job)) held_out.push_back(*holding.held_out);
+  }
+  return data::pooled(held_out);
 }
 
 // With the job's trainers, null where the model is built in.
@@ -177,20 +200,28 @@ std::optional<std::string> cannot_go_on(const Job& job, const SimulateOptions& o
   return std::nullopt;
 }
 
-Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
+bool evaluates_held_out(const Job& job) {
+  return job.evaluate.dataset.empty() && job.evaluate.every > 0 &&
+         job.evaluate.federated_every == 0 && !job.training.model.is_external();
+}
+
+Result<SimulationResult> simulate(const Job& wanted, const SimulateOptions& options,
                                   const Clock& clock, FederationSimulator::Hooks hooks) {
-  STARLING_TRY(check_job(job, options));
-  STARLING_TRY(check_trainer(job, options));
-  STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
+  STARLING_TRY(check_job(wanted, options));
+  STARLING_TRY(check_trainer(wanted, options));
+  STARLING_ASSIGN(const RecordedRun recorded, load_replay(wanted, options));
+  Job job = wanted;
+  if (!job.data.hold_out) job.data.hold_out = hold_out_of(job, options, recorded);
   auto loaded = load_holdings(job, options.clients);
   if (!loaded) return as_wrong_job(loaded.error());
   STARLING_ASSIGN(const auto trainers, start_trainers(job, options));
-  const auto prepared = prepare(job, *loaded, trainers.get(), *options.strategies);
+  auto prepared = prepare(job, *loaded, trainers.get(), *options.strategies);
   if (!prepared) return as_wrong_job(prepared.error());
   // As a service refuses at its submission what would only fail as a run.
   if (const auto bounds = check_bounds(job); !bounds) return as_wrong_job(bounds.error());
   const auto fitted = fit_holdings(*loaded, prepared->for_clients.data.names());
   if (!fitted) return as_wrong_job(fitted.error());
+  if (auto rows = pooled(job, *loaded)) prepared->evaluation = std::move(rows);
   STARLING_ASSIGN(const auto world, make_world(job, options));
   std::optional<std::string> why = cannot_go_on(job, options);
   if (!why && trainers && trainers->keeps_private_tensors()) {

@@ -47,6 +47,9 @@ struct SimulationResult {
 // What simulate() refuses that can be seen without data, models and trainers.
 [[nodiscard]] Result<void> check_simulation(const Job& job, const SimulateOptions& options);
 
+// Whether a simulation of this job evaluates on the rows that its clients hold out together.
+bool evaluates_held_out(const Job& job);
+
 // Why a run of this job that was stopped begins again; nothing: it goes on, unless its trainer
 // keeps private tensors.
 std::optional<std::string> cannot_go_on(const Job& job, const SimulateOptions& options);

@@ -32,4 +32,15 @@ Divided hold_out(const DatasetView& view, double fraction) {
   return {rows_of(view, {middle, positions.end()}), rows_of(view, {positions.begin(), middle})};
 }
 
+std::optional<DatasetView> pooled(const std::vector<DatasetView>& views) {
+  std::vector<std::uint32_t> rows;
+  for (const DatasetView& view : views) {
+    for (std::size_t i = 0; i < view.size(); ++i) rows.push_back(view.row(i));
+  }
+  if (rows.empty()) return std::nullopt;
+  std::ranges::sort(rows);
+  return DatasetView{views.front().dataset,
+                     std::make_shared<const std::vector<std::uint32_t>>(std::move(rows))};
+}
+
 }  // namespace starling::data

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/data/dataset.h"
 
 namespace starling::data {
+
+// The part of the rows that simulations hold out where nobody says how much.
+inline constexpr double kHoldOut = 0.2;
 
 struct Divided {
   DatasetView training;
@@ -17,5 +21,8 @@ struct Divided {
 // simulation that hold the same rows in the same order divide them alike. None where that is less
 // than a row. Requires: 0 <= fraction < 1.
 Divided hold_out(const DatasetView& view, double fraction);
+
+// The rows of all these views, in the order of their common data set; none where there are none.
+std::optional<DatasetView> pooled(const std::vector<DatasetView>& views);
 
 }  // namespace starling::data

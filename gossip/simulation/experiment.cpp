@@ -40,19 +40,13 @@ Result<std::vector<data::DatasetView>> load_parts(const NetOptions& options,
 
 // Takes from each part what its node holds out, as a device does (data.hold-out), and returns it.
 std::optional<data::DatasetView> hold_out(std::vector<data::DatasetView>& parts, double fraction) {
-  std::vector<std::uint32_t> rows;
+  std::vector<data::DatasetView> held_out;
   for (data::DatasetView& part : parts) {
     data::Divided divided = data::hold_out(part, fraction);
     part = std::move(divided.training);
-    if (!divided.held_out) continue;
-    for (std::size_t i = 0; i < divided.held_out->size(); ++i) {
-      rows.push_back(divided.held_out->row(i));
-    }
+    if (divided.held_out) held_out.push_back(std::move(*divided.held_out));
   }
-  if (rows.empty()) return std::nullopt;
-  std::ranges::sort(rows);
-  return data::DatasetView{parts.front().dataset,
-                           std::make_shared<const std::vector<std::uint32_t>>(std::move(rows))};
+  return data::pooled(held_out);
 }
 
 Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& options,
@@ -63,7 +57,7 @@ Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& optio
   data::DatasetSpec spec = training;
   if (wanted != "auto") {
     STARLING_ASSIGN(spec, data::DatasetSpec::parse(wanted));
-  } else if (spec.kind == data::DatasetKind::kCsv || spec.split == data::Split::kTest) {
+  } else if (!spec.has_test_split()) {
     return hold_out(parts, options.held_out());
   } else {
     spec.split = data::Split::kTest;

@@ -72,8 +72,7 @@ double NetOptions::held_out() const {
   if (model.is_external() || evaluate.dataset != "auto") return 0;
   const auto spec = data::DatasetSpec::parse(data.dataset);
   STARLING_CHECK(spec);
-  const bool has_other = spec->kind != data::DatasetKind::kCsv && spec->split != data::Split::kTest;
-  return has_other ? 0 : evaluate.hold_out;
+  return spec->has_test_split() ? 0 : evaluate.hold_out;
 }
 
 StepSchedule NetOptions::schedule() const {

@@ -12,6 +12,7 @@
 #include "core/base/settings.h"
 #include "core/client/training_settings.h"
 #include "core/config/binder.h"
+#include "core/data/hold_out.h"
 #include "core/model/model_spec.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
@@ -57,7 +58,7 @@ struct NetEvaluateOptions {
   std::uint64_t every = 0;
   std::uint32_t nodes = 64;
   std::string dataset = "auto";
-  double hold_out = 0.2;
+  double hold_out = data::kHoldOut;
 };
 
 struct NetOptions {

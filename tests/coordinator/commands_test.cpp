@@ -344,15 +344,54 @@ TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
   EXPECT_EQ(round.at("federated_bytes_out"), 10 * 4) << "the model";
 }
 
-TEST_F(CommandsTest, SimulateSaysThatADataSetOfOnesOwnIsNotEvaluated) {
+// As starling-gossip simulate: on the fifth of its rows that each client holds out.
+TEST_F(CommandsTest, SimulateEvaluatesADataSetOfOnesOwn) {
   const auto rows = directory.path() / "rows.csv";
-  std::ofstream(rows) << "x,label\n1,0\n2,1\n3,0\n4,1\n";
+  std::ofstream file(rows);
+  file << "x,y,label\n";
+  for (int row = 0; row < 100; ++row) file << row % 10 << "," << row % 7 << "," << row % 2 << "\n";
+  file.close();
   const std::string job = write_job(
-      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "rounds = 2\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 4\n"
       "[data]\ndataset = \"csv:" +
       rows.string() + "\"\n");
-  EXPECT_EQ(run({"simulate", job, "--clients", "1"}), 0) << err;
-  EXPECT_THAT(err, HasSubstr("warning: nothing is evaluated: set evaluate.dataset"));
+  const auto simulate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job, "--clients", "4", "--format", "json"});
+    EXPECT_EQ(run(std::move(more)), 0) << err;
+    EXPECT_THAT(err, Not(HasSubstr("warning: ")));
+    return boost::json::parse(out);
+  };
+  const boost::json::value own = simulate({});
+  const auto weights = [](const boost::json::value& round) {
+    double sum = 0;
+    for (const auto& client : round.at("contributors").as_array()) {
+      sum += client.at("weight").to_number<double>();
+    }
+    return sum;
+  };
+  EXPECT_EQ(own.at("settings").at("data.hold-out"), "0.2");
+  const boost::json::value by_clients =
+      simulate({"--evaluate.every", "0", "--federated-every", "1"});
+  for (std::size_t i = 0; i < 2; ++i) {
+    const boost::json::value& round = own.at("rounds").at(i);
+    const boost::json::value& other = by_clients.at("rounds").at(i);
+    EXPECT_EQ(weights(round), 80);
+    EXPECT_EQ(round.at("model_sha256"), other.at("model_sha256"));
+    EXPECT_EQ(other.at("federated_weight"), 20.0);
+    EXPECT_NEAR(round.at("eval_loss").as_double(), other.at("federated_loss").as_double(), 1e-6);
+    EXPECT_NEAR(round.at("eval_accuracy").as_double(), other.at("federated_accuracy").as_double(),
+                1e-6);
+  }
+  EXPECT_TRUE(simulate({"--evaluate.every", "2"}).at("rounds").at(0).at("eval_loss").is_null());
+  const std::string recorded = (directory.path() / "own.json").string();
+  std::ofstream(recorded) << boost::json::serialize(own);
+  EXPECT_EQ(simulate({"--replay", recorded}).at("rounds").at(1).at("model_sha256"),
+            own.at("rounds").at(1).at("model_sha256"));
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--hold-out", "0"},
+        std::vector<std::string>{"--evaluate.dataset", "csv:" + rows.string()}}) {
+    EXPECT_EQ(weights(simulate(other).at("rounds").at(0)), 100);
+  }
 }
 
 TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {

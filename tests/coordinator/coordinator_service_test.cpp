@@ -68,7 +68,7 @@ class CoordinatorServiceTest : public ::testing::Test {
   void start_clients(const Job& job, std::size_t count) {
     auto parts = parts_of(job, count);
     for (std::size_t k = count; k > 0; --k) {  // the order of joining plays no part
-      data::Divided divided = data::hold_out(parts[k - 1], job.data.hold_out);
+      data::Divided divided = data::hold_out(parts[k - 1], job.data.hold_out.value_or(0));
       federation.start_device("client-" + std::to_string(k),
                               {std::move(divided.training), std::move(divided.held_out)});
     }

@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::size_t kClients = 6;
 constexpr int kRounds = 6;
@@ -167,6 +168,19 @@ TEST_F(StoppedRun, WithEvaluationsByClientsAndAnEarlyStop) {
   job.stop.patience = 2;
   job.training.train.learning_rate = 1.0;
   expect_same_in_pieces(job);
+}
+
+TEST_F(StoppedRun, ThatIsEvaluatedOnWhatItsClientsHoldOut) {
+  std::ofstream rows(path("rows.csv"));
+  rows << "a,b,label\n";
+  for (int row = 0; row < 300; ++row) rows << row % 11 << "," << row % 7 << "," << row % 3 << "\n";
+  rows.close();
+  Job job = job_of("fedavg");
+  job.data.dataset = "csv:" + path("rows.csv").string();
+  job.data.partition = "iid";
+  job.evaluate.dataset.clear();
+  expect_same_in_pieces(job);
+  EXPECT_THAT(files("run-whole").at("run.json"), Not(HasSubstr("\"eval_loss\":null")));
 }
 
 TEST_F(StoppedRun, OfARuleThatNeedsAllUpdatesAtOnce) {

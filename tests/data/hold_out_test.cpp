@@ -55,5 +55,17 @@ TEST(HoldOut, DependsOnPositionsAlone) {
   }
 }
 
+TEST(HoldOut, PooledIsWhatAllViewsHoldInTheOrderOfTheWhole) {
+  const auto whole = rows(10);
+  const auto view = [&](std::vector<std::uint32_t> chosen) {
+    return DatasetView{whole, std::make_shared<const std::vector<std::uint32_t>>(chosen)};
+  };
+  const auto both = pooled({view({7, 3}), view({4})});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(*both->rows, (std::vector<std::uint32_t>{3, 4, 7}));
+  EXPECT_EQ(both->dataset, whole);
+  EXPECT_FALSE(pooled({}));
+}
+
 }  // namespace
 }  // namespace starling::data

@@ -179,7 +179,7 @@ struct Federation {
       return simulator.disk_of(process);
     };
     for (std::size_t k = 0; k < parts.size(); ++k) {
-      data::Divided divided = data::hold_out(parts[k], job.data.hold_out);
+      data::Divided divided = data::hold_out(parts[k], job.data.hold_out.value_or(0));
       simulator.add_client("client-" + std::to_string(k + 1),
                            {std::move(divided.training), std::move(divided.held_out)});
     }
