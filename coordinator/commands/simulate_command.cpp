@@ -227,7 +227,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   std::set<std::string> warned;
   NullLog no_log;
   const study::Program program{
-      .name = "starling-coordinator simulate",
+      .name = kSimulateProgram,
       .configure = [&](const Settings& settings) -> Result<void> {
         STARLING_TRY(flags.binder.set(base));
         return flags.binder.set(settings);
@@ -242,10 +242,6 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
       .run =
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
-          },
-      .difference_to_unfinished =
-          [&](const std::filesystem::path& out) {
-            return SimulationOutput::difference_to_unfinished(out, asked_settings(flags));
           },
       .saves = true,
       .stopping = stopping_note(telemetry::detect_terminal(STDERR_FILENO, std::getenv)),

@@ -63,6 +63,12 @@ void add_settings(const char* name, const Settings& settings, boost::json::value
   run.as_object()[name] = std::move(object);
 }
 
+// What wrote it, by which a repeated command knows its own.
+void add_program(boost::json::value& run) {
+  run.as_object()["program"] = kSimulateProgram;
+  run.as_object()["version"] = STARLING_VERSION;
+}
+
 // What each round says of virtual time: its end, from the start.
 void add_virtual_seconds(boost::json::value& run, const FederationSimulator& simulator) {
   for (boost::json::value& entry : run.at("rounds").as_array()) {
@@ -102,6 +108,7 @@ std::string text_before(const PreparedSimulation& simulation) {
                        .seed = job.seed,
                        .job = job_to_toml(simulation.context.job)};
   boost::json::value value = run_to_json(run, {}, {});
+  add_program(value);
   add_settings("simulation", simulation.options.asked, value);
   return to_text(value);
 }
@@ -199,6 +206,7 @@ class SimulatedRun {
     STARLING_ASSIGN(const auto rounds, store_->rounds(id, 1));
     STARLING_ASSIGN(const auto evaluations, store_->evaluations(id, 1));
     boost::json::value value = run_to_json(*run, rounds, evaluations);
+    add_program(value);
     value.as_object()["instruction_set"] = linalg::default_kernels().name;
     const SimulateOptions& options = simulation_.options;
     if (!options.asked.empty()) add_settings("simulation", options.asked, value);

@@ -99,7 +99,7 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
                                 directory.string()));
   }
   SimulationOutput output(directory, std::move(in_use));
-  const auto difference = difference_to_unfinished(directory, asked);
+  const auto difference = study::difference_to_unfinished(directory, kSimulateProgram, asked);
   output.was_begun_ = difference.has_value();
   if (difference && !difference->empty()) {
     return not_empty(directory,
@@ -113,17 +113,6 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
   STARLING_TRY(make_directory(output.models()));
   sweep_temporaries(output.models());
   return output;
-}
-
-std::optional<std::string> SimulationOutput::difference_to_unfinished(
-    const std::filesystem::path& directory, const Settings& asked) {
-  if (holds(directory / "run.json") || !holds(directory / report::kUnfinishedFile)) {
-    return std::nullopt;
-  }
-  const auto run = report::read_run(directory);
-  if (!run) return std::string("unfinished.json cannot be read");
-  if (run->kind != report::RunKind::kFederated) return std::string("it is of starling-gossip");
-  return study::difference(run->asked, asked).value_or("");
 }
 
 std::vector<std::string> SimulationOutput::files() {

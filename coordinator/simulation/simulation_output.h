@@ -18,6 +18,8 @@
 
 namespace starling::coordinator {
 
+inline constexpr const char* kSimulateProgram = "starling-coordinator simulate";
+
 // Of the models. While a simulation is repeated that another process had begun, the files that this
 // one had written by then are taken to be there, and nothing is changed.
 class OutputDisk final : public SystemDisk {
@@ -50,10 +52,6 @@ class SimulationOutput {
   [[nodiscard]] static Result<SimulationOutput> begin(const std::filesystem::path& directory,
                                                       const Settings& asked,
                                                       const std::string& record);
-  // Between the unfinished run in the directory and one with these settings: "" where they are the
-  // same; none where no run is unfinished there.
-  static std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
-                                                             const Settings& asked);
   // The names of all that is written, here or by `report`.
   static std::vector<std::string> files();
 

@@ -92,13 +92,19 @@ Result<void> parse_totals(const json::object& object, Run& run) {
   return {};
 }
 
+// Of a service's run.json none.
+Result<void> parse_program(const json::object& object, std::string_view where, Run& run) {
+  STARLING_ASSIGN(run.program, text_member(object, "program", where));
+  STARLING_ASSIGN(const std::string version, text_member(object, "version", where));
+  if (!version.empty()) run.program += " " + version;
+  return {};
+}
+
 // `last_step`: of the last evaluation, where the run has ended.
 Result<Run> parse_summary(std::string_view text, std::optional<double>& last_step) {
   STARLING_ASSIGN(const json::object object, parse_object(text, kSummary));
   Run run;
-  STARLING_ASSIGN(run.program, text_member(object, "program", kSummary));
-  STARLING_ASSIGN(const std::string version, text_member(object, "version", kSummary));
-  if (!version.empty()) run.program += " " + version;
+  STARLING_TRY(parse_program(object, kSummary, run));
   run.real_time = run.program.starts_with("starling-gossip launch");
   STARLING_ASSIGN(run.algorithm, text_member(object, "algorithm", kSummary));
   STARLING_ASSIGN(run.trace_sha256, text_member(object, "trace_sha256", kSummary));
@@ -239,7 +245,8 @@ Result<Run> parse_federated_run(std::string_view text) {
   STARLING_ASSIGN(const json::object object, parse_object(text, kRun));
   Run run;
   run.kind = RunKind::kFederated;
-  run.program = "starling-coordinator";
+  STARLING_TRY(parse_program(object, kRun, run));
+  if (run.program.empty()) run.program = "starling-coordinator";
   STARLING_ASSIGN(run.name, text_member(object, "name", kRun));
   STARLING_TRY(parse_outcome(object, run));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kRun));

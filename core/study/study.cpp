@@ -29,10 +29,12 @@ constexpr std::uint64_t kShares = 1000;  // that the progress of a run is counte
 
 enum class State { kOpen, kFinished, kFailed };
 
+// What a directory holds of a run that is not finished.
+enum class Held { kFinished, kUnfinished, kNothing };
+
 struct Entry {
   const PlannedRun* run;
   State state = State::kOpen;
-  bool before = false;      // finished by an earlier command
   std::string reason = {};  // why it failed
 };
 
@@ -125,6 +127,17 @@ Result<void> check_directory(const std::filesystem::path& out) {
                               out.string()));
 }
 
+Result<void> check_no_file(const std::filesystem::path& run) {
+  std::error_code ignored;
+  const auto type = std::filesystem::status(run, ignored).type();
+  using Type = std::filesystem::file_type;
+  if (type == Type::directory || type == Type::not_found || type == Type::none) return {};
+  return rejected("out-not-empty",
+                  fmt::format("{} is a file, and a run is to be written into a directory of this "
+                              "name: remove the file, or name another directory with --out",
+                              run.string()));
+}
+
 // A command that runs it alone may be at work in the directory.
 Result<void> check_not_in_use(const std::filesystem::path& run) {
   if (!DirectoryLock(run).held_elsewhere()) return {};
@@ -156,23 +169,24 @@ Error other_settings(const std::filesystem::path& directory, std::string_view st
                               directory.string(), state, difference));
 }
 
-// kFinished, or kOpen if the run goes on in the directory or the directory may be removed. A record
-// that is there and cannot be read is an error: it is written last, so that it is none of an
-// interrupted run.
-Result<State> state_of(const std::filesystem::path& directory, const Program& program,
-                       InputDigests& digests) {
-  STARLING_TRY(check_not_in_use(directory));
-  const Settings settings = program.settings();
-  STARLING_ASSIGN(const bool finished, holds_finished(directory, settings, digests));
-  if (finished) return State::kFinished;
-  if (const auto run = report::read_run(directory)) {
-    const auto differs = difference(run->told(), settings);
-    if (differs) return other_settings(directory, "an unfinished", *differs);
+// "out-not-empty" where a run of `settings` is not the finished `run`.
+Result<void> check_same_finished(const report::Run& run, const std::filesystem::path& directory,
+                                 const Settings& settings, InputDigests& digests) {
+  if (const auto differs = difference(run.told(), settings)) {
+    return other_settings(directory, "a finished", *differs);
   }
-  if (program.difference_to_unfinished) {
-    const auto differs = program.difference_to_unfinished(directory);
-    if (differs && !differs->empty()) return other_settings(directory, "an unfinished", *differs);
+  if (run.inputs.empty()) return {};
+  for (const auto& [key, digest] : digests.of(settings)) {
+    const auto there = std::ranges::find(run.inputs, key, &Settings::value_type::first);
+    if (there == run.inputs.end() || there->second == digest) continue;
+    return other_settings(directory, "a finished",
+                          fmt::format("the file of {} has changed since", key));
   }
+  return {};
+}
+
+// Files that are of no run are not removed.
+Result<void> check_no_strangers(const std::filesystem::path& directory, const Program& program) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
@@ -183,7 +197,31 @@ Result<State> state_of(const std::filesystem::path& directory, const Program& pr
                                 "--out, or remove it",
                                 directory.string(), name));
   }
-  return State::kOpen;
+  return {};
+}
+
+// What the directory holds of the run that was configured last. kUnfinished: it goes on there.
+// kNothing: the directory may be removed. A record that is there and cannot be read is an error: it
+// is written last, so that it is none of an interrupted run.
+Result<Held> held(const std::filesystem::path& directory, const Program& program,
+                  InputDigests& digests) {
+  STARLING_TRY(check_no_file(directory));
+  STARLING_TRY(check_not_in_use(directory));
+  const auto run = report::read_run(directory);
+  if (!run && run.error().code() != "no-run") return run.error();
+  if (run && report::is_whole(*run)) {
+    STARLING_TRY(check_same_finished(*run, directory, program.settings(), digests));
+    return Held::kFinished;
+  }
+  if (run) {
+    const Settings settings = program.settings();
+    const std::string differs = run->unfinished
+                                    ? difference_to_unfinished(*run, program.name, settings)
+                                    : difference(run->told(), settings).value_or("");  // it failed
+    if (!differs.empty()) return other_settings(directory, "an unfinished", differs);
+  }
+  STARLING_TRY(check_no_strangers(directory, program));
+  return run && run->unfinished ? Held::kUnfinished : Held::kNothing;
 }
 
 Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program,
@@ -192,8 +230,9 @@ Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program
   InputDigests digests;
   for (const PlannedRun& run : plan.runs) {
     STARLING_TRY(program.configure(run.settings));
-    STARLING_ASSIGN(const State state, state_of(out / run.name, program, digests));
-    entries.push_back({.run = &run, .state = state, .before = state == State::kFinished});
+    STARLING_ASSIGN(const Held found, held(out / run.name, program, digests));
+    const bool finished = found == Held::kFinished;
+    entries.push_back({.run = &run, .state = finished ? State::kFinished : State::kOpen});
   }
   return entries;
 }
@@ -254,10 +293,11 @@ std::string note_of(const std::vector<Entry>& entries, const telemetry::Terminal
 Result<std::string> begin(const PlannedRun& run, const Program& program,
                           const std::filesystem::path& directory, RunDisplay& display) {
   STARLING_TRY(program.configure(run.settings));
-  STARLING_TRY(check_not_in_use(directory));
-  const bool goes_on =
-      program.difference_to_unfinished && program.difference_to_unfinished(directory) == "";
-  if (!goes_on) {
+  InputDigests digests;
+  STARLING_ASSIGN(const Held found,
+                  held(directory, program, digests));  // others may have been here
+  if (found == Held::kFinished) return "finished by another command";
+  if (found == Held::kNothing) {
     std::error_code error;
     std::filesystem::remove_all(directory, error);
     if (error) return file_error("remove", directory);
@@ -345,22 +385,33 @@ std::optional<std::string> difference(const Settings& recorded, const Settings& 
   return std::nullopt;
 }
 
+std::string difference_to_unfinished(const report::Run& run, std::string_view program,
+                                     const Settings& settings) {
+  const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
+  if (run.program != here) return fmt::format("it is of {}, and this is {}", run.program, here);
+  const bool resolves = run.kind == report::RunKind::kFederated;
+  return difference(resolves ? run.asked : run.settings, settings).value_or("");
+}
+
+std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                    std::string_view program,
+                                                    const Settings& settings) {
+  const auto run = report::read_run(directory);
+  if (run) {
+    if (!run->unfinished) return std::nullopt;
+    return difference_to_unfinished(*run, program, settings);
+  }
+  if (!holds(directory / report::kUnfinishedFile)) return std::nullopt;
+  return std::string("unfinished.json cannot be read");
+}
+
 Result<bool> holds_finished(const std::filesystem::path& directory, const Settings& settings,
                             InputDigests& digests) {
   const auto run = report::read_run(directory);
   if (!run && run.error().code() == "no-run") return false;
   if (!run) return run.error();
   if (!report::is_whole(*run)) return false;
-  if (const auto differs = difference(run->told(), settings)) {
-    return other_settings(directory, "a finished", *differs);
-  }
-  if (run->inputs.empty()) return true;
-  for (const auto& [key, digest] : digests.of(settings)) {
-    const auto there = std::ranges::find(run->inputs, key, &Settings::value_type::first);
-    if (there == run->inputs.end() || there->second == digest) continue;
-    return other_settings(directory, "a finished",
-                          fmt::format("the file of {} has changed since", key));
-  }
+  STARLING_TRY(check_same_finished(*run, directory, settings, digests));
   return true;
 }
 
@@ -394,6 +445,7 @@ Result<config::ExitCode> run_study(const Plan& plan, const Program& program, con
   STARLING_TRY(check_values(plan, refused));
   STARLING_TRY(make_directory(options.out));
   STARLING_ASSIGN(const DirectoryLock locked, lock(options.out));
+  for (const auto& written : {options.out, options.out / "curves"}) sweep_temporaries(written);
   STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
   STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
   print_plan(plan, entries, options, around.err);

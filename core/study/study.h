@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "core/base/settings.h"
 #include "core/config/command_line.h"
+#include "core/report/run.h"
 #include "core/study/input_digests.h"
 #include "core/study/study_plan.h"
 #include "core/telemetry/interrupt_note.h"
@@ -53,7 +54,7 @@ class RunDisplay {
 
 // The program whose runs these are.
 struct Program {
-  std::string name;  // "starling-gossip simulate"
+  std::string name;  // "starling-gossip simulate", as its runs record it
   // Sets the options of a run, those of the base and then these. The rest is about the run that was
   // configured last.
   std::function<Result<void>(const Settings&)> configure;
@@ -65,10 +66,6 @@ struct Program {
   // makes report::read_run() accept the directory as finished comes last and is durable. Returns
   // some words about how it ended.
   std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
-  // Between the unfinished run in the directory and this one: "" where they are the same; none
-  // where no run is unfinished there.
-  std::function<std::optional<std::string>(const std::filesystem::path&)> difference_to_unfinished =
-      {};
   bool saves = false;  // a run that is asked to stop is saved first
   // Of such a program: what is said when it is asked to stop, where a run takes long to be saved.
   std::string stopping = {};
@@ -79,6 +76,15 @@ struct Program {
 
 // The first setting in which two runs differ, "KEY is A there and B here".
 std::optional<std::string> difference(const Settings& recorded, const Settings& wanted);
+
+// Between a run that has not finished and this one of `program` in this version: "" where they are
+// the same.
+std::string difference_to_unfinished(const report::Run& run, std::string_view program,
+                                     const Settings& settings);
+// The same of the run in the directory; none where no run is unfinished there.
+std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
+                                                    std::string_view program,
+                                                    const Settings& settings);
 
 // Whether the directory holds this run, finished: one with these settings, whose files have not
 // changed since. "out-not-empty" where it holds another finished run.

@@ -170,7 +170,7 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
                                              const Settings& settings) {
   STARLING_TRY(make_directory(directory));
   STARLING_ASSIGN(DirectoryLock in_use, lock(directory));
-  const auto difference = difference_to_unfinished(directory, program, settings);
+  const auto difference = study::difference_to_unfinished(directory, program, settings);
   if (difference && !difference->empty()) {
     return rejected("out-not-empty",
                     fmt::format("{} holds an unfinished run with other settings ({}): name a new "
@@ -188,20 +188,6 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   writer.inputs_ = study::InputDigests().of(settings);
   writer.in_use_ = std::move(in_use);
   return writer;
-}
-
-std::optional<std::string> RunWriter::difference_to_unfinished(
-    const std::filesystem::path& directory, std::string_view program, const Settings& settings) {
-  std::error_code ignored;
-  if (std::filesystem::exists(directory / "summary.json", ignored) ||
-      !std::filesystem::exists(directory / report::kUnfinishedFile, ignored)) {
-    return std::nullopt;
-  }
-  const auto run = report::read_run(directory);
-  if (!run) return std::string("unfinished.json cannot be read");
-  const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
-  if (run->program != here) return fmt::format("it is of {}, and this is {}", run->program, here);
-  return study::difference(run->settings, settings).value_or("");
 }
 
 std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& directory) {

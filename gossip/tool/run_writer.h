@@ -32,11 +32,6 @@ class RunWriter {
                                                          std::string_view program,
                                                          const Experiment& experiment,
                                                          const Settings& settings);
-  // Between the unfinished run in the directory and this one: "" where they are the same; none
-  // where no run is unfinished there.
-  static std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
-                                                             std::string_view program,
-                                                             const Settings& settings);
   // Where the state of an unfinished run is kept.
   static std::filesystem::path checkpoint_in(const std::filesystem::path& directory);
 

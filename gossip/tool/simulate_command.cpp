@@ -219,10 +219,6 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
           },
-      .difference_to_unfinished =
-          [&](const std::filesystem::path& out) {
-            return RunWriter::difference_to_unfinished(out, kProgram, recorded_settings(flags));
-          },
       .saves = saves(flags),
       .files = RunWriter::files()};
   return study::run_study(plan, program, {.out = flags.out, .format = flags.format},

@@ -52,21 +52,16 @@ class StudyTest : public ::testing::Test {
     const auto code = [&]() -> Result<config::ExitCode> {
       STARLING_ASSIGN(const Plan plan,
                       make_plan({.seeds = std::move(seeds), .sweeps = std::move(sweeps)}, binder_));
-      const Program program{
-          .name = "test",
-          .configure = [&](const Settings& settings) -> Result<void> {
-            STARLING_TRY(binder_.set(base));
-            return binder_.set(settings);
-          },
-          .check = [&] { return check(); },
-          .settings = [&] { return binder_.settings(); },
-          .run = [&](const std::filesystem::path& directory,
-                     RunDisplay& display) { return perform(directory, display); },
-          .difference_to_unfinished = [&](const auto& directory) -> std::optional<std::string> {
-            if (!std::filesystem::exists(directory / report::kUnfinishedFile)) return std::nullopt;
-            return differs_;
-          },
-          .files = {"metrics.jsonl", "summary.json", report::kUnfinishedFile}};
+      const Program program{.name = "test",
+                            .configure = [&](const Settings& settings) -> Result<void> {
+                              STARLING_TRY(binder_.set(base));
+                              return binder_.set(settings);
+                            },
+                            .check = [&] { return check(); },
+                            .settings = [&] { return binder_.settings(); },
+                            .run = [&](const std::filesystem::path& directory,
+                                       RunDisplay& display) { return perform(directory, display); },
+                            .files = {"metrics.jsonl", "summary.json", report::kUnfinishedFile}};
       return run_study(
           plan, program, {.out = study_, .format = format_},
           {.clock = clock_, .out = out, .err = err, .out_terminal = {}, .err_terminal = {}});
@@ -98,12 +93,16 @@ class StudyTest : public ::testing::Test {
     display.update(0.5);
     display.log().info("half of {}", directory.filename().string());
     if (options_.seed == interrupt_at_) std::raise(SIGINT);
+    if (options_.seed == 1 && meanwhile_) meanwhile_();
     STARLING_TRY(check());  // as a run does
     if (options_.seed == diverges_at_) return rejected("diverged", "the run diverged");
     if (options_.seed == too_large_at_) throw std::bad_alloc();
     json::object settings;
     for (const auto& [key, value] : binder_.settings()) settings[key] = value;
-    const json::value summary{{"settings", settings}, {"seed", options_.seed}};
+    const json::value summary{{"program", "test"},
+                              {"version", version_},
+                              {"settings", settings},
+                              {"seed", options_.seed}};
     STARLING_TRY(write_durably(directory / "summary.json", as_bytes(json::serialize(summary))));
     return fmt::format("accuracy 0.{}", options_.seed);
   }
@@ -119,7 +118,8 @@ class StudyTest : public ::testing::Test {
   config::Binder binder_;
   config::OutputFormat format_ = config::OutputFormat::kText;
   std::uint64_t interrupt_at_ = 0, diverges_at_ = 0, too_large_at_ = 0, accepted_from_ = 0;
-  std::string differs_;  // an unfinished run from this one
+  std::string version_ = STARLING_VERSION;  // that runs record
+  std::function<void()> meanwhile_;         // while the run of seed 1 is at work
   std::vector<std::string> ran_;
   std::string out_, err_;
 };
@@ -166,23 +166,59 @@ TEST_F(StudyTest, ARunOfOtherSettingsIsNeitherTakenNorRemoved) {
 }
 
 TEST_F(StudyTest, AnUnfinishedRunOfOtherSettingsIsNotRemoved) {
-  ASSERT_EQ(run("1..2"), 0) << err_;
+  version_ = "0.0.1";
+  ASSERT_EQ(run("2"), 0) << err_;
+  version_ = STARLING_VERSION;
   const auto record = study_ / "seed=2" / report::kUnfinishedFile;
   std::filesystem::rename(study_ / "seed=2" / "summary.json", record);
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (it is of test "
+                              "0.0.1, and this is test " STARLING_VERSION "): name a new "));
+  std::filesystem::remove_all(study_ / "seed=2");
+  ASSERT_EQ(run("2"), 0) << err_;
+  std::filesystem::rename(study_ / "seed=2" / "summary.json", record);
   options_.steps = 20;
-  std::filesystem::remove_all(study_ / "seed=1");
   EXPECT_EQ(run("1..2"), 1);
   EXPECT_THAT(ran_, IsEmpty());
   EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (steps is 10 "
                               "there and 20 here): name a new directory with --out"));
   EXPECT_TRUE(std::filesystem::exists(record));
   options_.steps = 10;
-  differs_ = "it is of another version";
-  EXPECT_EQ(run("1..2"), 1);
-  EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (it is of "));
-  differs_.clear();
   EXPECT_EQ(run("1..2"), 0) << err_;
   EXPECT_THAT(ran_, ElementsAre("seed=1", "seed=2"));
+}
+
+TEST_F(StudyTest, AFileInThePlaceOfARunIsNotRemoved) {
+  ASSERT_EQ(run("1"), 0) << err_;
+  std::ofstream(study_ / "seed=2") << "mine";
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("seed=2 is a file, and a run is to be written into a directory of "
+                              "this name"));
+  EXPECT_THAT(ran_, IsEmpty());
+  EXPECT_EQ(read_text_file(study_ / "seed=2", 100).value(), "mine");
+}
+
+TEST_F(StudyTest, TemporariesThatAKillLeftAreRemoved) {
+  ASSERT_EQ(run("1"), 0) << err_;
+  for (const char* left : {".study.json.ab.tmp", "curves/.accuracy-by-step.csv.ab.tmp"}) {
+    std::ofstream(study_ / left) << "{";
+  }
+  EXPECT_EQ(run("1..2"), 0) << err_;
+  EXPECT_THAT(ran_, ElementsAre("seed=2"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(study_)) {
+    EXPECT_FALSE(is_temporary(entry.path().filename().string())) << entry.path();
+  }
+}
+
+TEST_F(StudyTest, ARunThatAnotherCommandFinishesMeanwhileIsKept) {
+  study_ = directory_.path() / "other";
+  ASSERT_EQ(run("2"), 0) << err_;
+  const auto finished = study_ / "seed=2";
+  study_ = directory_.path() / "study";
+  meanwhile_ = [&, finished] { std::filesystem::copy(finished, study_ / "seed=2"); };
+  EXPECT_EQ(run("1..2"), 0) << err_;
+  EXPECT_THAT(ran_, ElementsAre("seed=1"));
+  EXPECT_THAT(err_, HasSubstr("seed=2  finished by another command"));
 }
 
 TEST_F(StudyTest, ARunThatAnotherCommandWritesIsNotRemoved) {
