@@ -54,7 +54,7 @@ const std::vector<Folder>& folders() {
       {"core/sim", {"core/data"}},
       {"core/telemetry", {"core/base"}},
       {"core/report", {"core/telemetry", "core/graph"}},
-      {"core/study", {"core/config", "core/report"}},
+      {"core/study", {"core/config", "core/data", "core/report"}},
       {"topologies", {"core/base", "core/linalg", "core/graph"}},
       {"gossip/algorithms", {"core", "topologies"}},
       {"gossip/membership", {"core"}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of the files that a run's settings name: a run with the same settings is another run once
-// such a file has other content.
+// Digests of the files and directories that a run's settings name: a run with the same settings is
+// another run once one of them has other content.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,10 @@ namespace starling::study {
 
 class InputDigests {
  public:
-  // (key, SHA-256) of each file that can be read: of links and nodes, of a graph, of a CSV data
-  // set. Each file is read once.
+  // (key, SHA-256) of what can be read of links and nodes, graphs, data sets, initial models, and
+  // of the words of a trainer's command that are files. Of a directory: the names of the files in
+  // it, their sizes, and the first GiB of their contents; not of directories in it. Each path is
+  // read once.
   Settings of(const Settings& settings);
 
  private:

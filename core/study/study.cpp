@@ -180,7 +180,7 @@ Result<void> check_same_finished(const report::Run& run, const std::filesystem::
     const auto there = std::ranges::find(run.inputs, key, &Settings::value_type::first);
     if (there == run.inputs.end() || there->second == digest) continue;
     return other_settings(directory, "a finished",
-                          fmt::format("the file of {} has changed since", key));
+                          fmt::format("what {} names has changed since", key));
   }
   return {};
 }

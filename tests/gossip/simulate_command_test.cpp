@@ -262,7 +262,7 @@ TEST_F(SimulateCommand, ARunWhoseFilesHaveChangedSinceIsAnother) {
   for (const auto& command : {one, study}) {
     const Answer answer = run_small(command);
     EXPECT_EQ(answer.code, 1);
-    EXPECT_THAT(answer.err, HasSubstr("(the file of network.links has changed since)"));
+    EXPECT_THAT(answer.err, HasSubstr("(what network.links names has changed since)"));
   }
 }
 
@@ -559,7 +559,9 @@ TEST(SimulateWithTrainer, ItsSettingsAreATableOfTheNetwork) {
 
 TEST(SimulateWithTrainer, ARepeatedStudyKnowsItsRuns) {
   const testing::TemporaryDirectory directory;
-  const auto script = testing::source_root() / "tests" / "client" / "fake_trainer.py";
+  const auto script = directory.path() / "trainer.py";
+  std::filesystem::copy_file(testing::source_root() / "tests" / "client" / "fake_trainer.py",
+                             script);
   const std::vector<std::string> command = {
       "--model",    "external",
       "--nodes",    "3",
@@ -574,6 +576,10 @@ TEST(SimulateWithTrainer, ARepeatedStudyKnowsItsRuns) {
   const Answer again = run(command);
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("2 of them finished before, 0 to do"));
+  std::ofstream(script, std::ios::app) << "# changed\n";
+  const Answer changed = run(command);
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_THAT(changed.err, HasSubstr("(what trainer.command names has changed since)"));
 }
 
 }  // namespace
