@@ -17,6 +17,7 @@
 #include "core/base/decimal.h"
 #include "core/base/escape_controls.h"
 #include "core/config/binder.h"
+#include "core/study/input_digests.h"
 #include "core/study/study.h"
 #include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
@@ -168,13 +169,10 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
 
 int run_once(const SimulateFlags& flags, CommandContext& context) {
   if (!flags.out.empty() && flags.replay.empty()) {
-    study::InputDigests digests;
-    const auto finished = study::holds_finished(flags.out, asked_settings(flags), digests);
+    const auto finished =
+        study::skip_finished(flags.out, asked_settings(flags), flags.format, context.out);
     if (!finished) return config::report(finished.error(), context.err);
-    if (*finished) {
-      study::print_finished(flags.out, flags.format, context.out);
-      return 0;
-    }
+    if (*finished) return 0;
   }
   for (const std::string& sentence : warnings_of(flags)) {
     context.err << "warning: " << sentence << std::endl;

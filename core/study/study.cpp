@@ -17,6 +17,7 @@
 #include "core/base/escape_controls.h"
 #include "core/report/comparison_text.h"
 #include "core/report/study_directory.h"
+#include "core/study/input_digests.h"
 #include "core/telemetry/interrupt_note.h"
 
 namespace starling::study {
@@ -405,24 +406,21 @@ std::optional<std::string> difference_to_unfinished(const std::filesystem::path&
   return std::string("unfinished.json cannot be read");
 }
 
-Result<bool> holds_finished(const std::filesystem::path& directory, const Settings& settings,
-                            InputDigests& digests) {
+Result<bool> skip_finished(const std::filesystem::path& directory, const Settings& settings,
+                           config::OutputFormat format, std::ostream& out) {
   const auto run = report::read_run(directory);
   if (!run && run.error().code() == "no-run") return false;
   if (!run) return run.error();
   if (!report::is_whole(*run)) return false;
+  InputDigests digests;
   STARLING_TRY(check_same_finished(*run, directory, settings, digests));
-  return true;
-}
-
-void print_finished(const std::filesystem::path& directory, config::OutputFormat format,
-                    std::ostream& out) {
   const std::filesystem::path page = directory / "report.html";
   if (format == config::OutputFormat::kJson) {
     out << json::serialize(json::object{{"finished", true}, {"report", page.string()}}) << "\n";
   } else {
     out << fmt::format("{} holds this run, finished: {}\n", directory.string(), page.string());
   }
+  return true;
 }
 
 void RunDisplay::update(double share) {

@@ -18,7 +18,6 @@
 #include "core/base/settings.h"
 #include "core/config/command_line.h"
 #include "core/report/run.h"
-#include "core/study/input_digests.h"
 #include "core/study/study_plan.h"
 #include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
@@ -86,13 +85,11 @@ std::optional<std::string> difference_to_unfinished(const std::filesystem::path&
                                                     std::string_view program,
                                                     const Settings& settings);
 
-// Whether the directory holds this run, finished: one with these settings, whose files have not
-// changed since. "out-not-empty" where it holds another finished run.
-[[nodiscard]] Result<bool> holds_finished(const std::filesystem::path& directory,
-                                          const Settings& settings, InputDigests& digests);
-// Says so of a single run that need not run again.
-void print_finished(const std::filesystem::path& directory, config::OutputFormat format,
-                    std::ostream& out);
+// Whether the directory holds this run, finished, so that it need not run again: then says so.
+// "out-not-empty" where it holds a finished run of other settings, or whose files have changed.
+[[nodiscard]] Result<bool> skip_finished(const std::filesystem::path& directory,
+                                         const Settings& settings, config::OutputFormat format,
+                                         std::ostream& out);
 
 struct Surroundings {
   const Clock& clock;

@@ -12,6 +12,7 @@
 #include "core/model/safetensors.h"
 #include "core/report/run_directory.h"
 #include "core/sim/written_values.h"
+#include "core/study/input_digests.h"
 #include "core/study/study.h"
 #include "gossip/tool/topology_view.h"
 #include "topologies/spectral_report.h"

@@ -235,13 +235,9 @@ Result<config::ExitCode> run_command(SimulateFlags& flags, CommandContext& conte
   if (flags.study.wanted()) return run_study(flags, context);
   STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
   if (!flags.out.empty()) {
-    study::InputDigests digests;
-    STARLING_ASSIGN(const bool finished,
-                    study::holds_finished(flags.out, recorded_settings(flags), digests));
-    if (finished) {
-      study::print_finished(flags.out, flags.format, context.out);
-      return config::ExitCode::kOk;
-    }
+    STARLING_ASSIGN(const bool finished, study::skip_finished(flags.out, recorded_settings(flags),
+                                                              flags.format, context.out));
+    if (finished) return config::ExitCode::kOk;
   }
   STARLING_TRY(run_once(flags, context));
   return config::ExitCode::kOk;
