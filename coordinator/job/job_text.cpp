@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
+#include "core/config/settings_json.h"
+
 namespace starling::coordinator {
 
 std::string to_toml(const config::Binder& binder) {
@@ -30,9 +32,7 @@ Settings job_settings(Job job) {
 }
 
 std::string settings_to_json(const Settings& settings) {
-  boost::json::object object;
-  for (const auto& [key, value] : settings) object[key] = value;
-  return boost::json::serialize(object);
+  return boost::json::serialize(config::to_json(settings));
 }
 
 Result<Settings> parse_settings(std::string_view text) {

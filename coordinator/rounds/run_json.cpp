@@ -10,6 +10,7 @@
 #include "coordinator/job/job_text.h"
 #include "coordinator/rounds/run_context.h"
 #include "coordinator/rounds/run_records.h"
+#include "core/config/settings_json.h"
 #include "core/store/checkpoints.h"
 
 namespace starling::coordinator {
@@ -156,9 +157,7 @@ Result<Settings> settings_of(const store::Run& run) {
 
 json::value or_null(const Result<Settings>& settings) {
   if (!settings) return nullptr;
-  json::object object;
-  for (const auto& [key, value] : *settings) object[key] = value;
-  return object;
+  return config::to_json(*settings);
 }
 
 std::vector<store::ModelRecord> models_of(const std::vector<store::RoundRecord>& rounds,

@@ -7,6 +7,7 @@
 
 #include "coordinator/service/operator_desk.h"
 #include "core/base/nearest_name.h"
+#include "core/config/settings_json.h"
 #include "gossip/fallback/fallback_terms.h"
 
 namespace starling::coordinator {
@@ -59,15 +60,13 @@ json::object to_json(GossipIssuer& issuer) {
                      {"connected", issuer.desk().is_connected(member.name)},
                      {"report", reported ? json::value(to_json(report->second)) : nullptr}});
   }
-  json::object settings;
-  for (const auto& [key, value] : roster.settings) settings[key] = value;
   return {{"run", roster.run},
           {"state", state_of(issuer)},
           {"epoch", roster.epoch},
           {"issued", format_rfc3339(roster.issued)},
           {"expires", format_rfc3339(roster.expires)},
           {"problem", text_or_null(issuer.problem())},
-          {"settings", std::move(settings)},
+          {"settings", config::to_json(roster.settings)},
           {"members", std::move(members)}};
 }
 

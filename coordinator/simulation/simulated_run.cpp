@@ -11,6 +11,7 @@
 #include "coordinator/simulation/simulation_output.h"
 #include "core/base/archive_file.h"
 #include "core/base/counted.h"
+#include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
 #include "core/store/sqlite_store.h"
 
@@ -55,12 +56,6 @@ std::string instruction_set_warning(const RecordedRun& recorded) {
       "the recorded run was trained with the instruction set {} and this one with {}: the models "
       "will differ in their last bits (STARLING_ISA={} repeats them where the processor has it)",
       recorded.instruction_set, here, recorded.instruction_set);
-}
-
-void add_settings(const char* name, const Settings& settings, boost::json::value& run) {
-  boost::json::object object;
-  for (const auto& [key, value] : settings) object[key] = value;
-  run.as_object()[name] = std::move(object);
 }
 
 // What wrote it, by which a repeated command knows its own.
@@ -109,7 +104,7 @@ std::string text_before(const PreparedSimulation& simulation) {
                        .job = job_to_toml(simulation.context.job)};
   boost::json::value value = run_to_json(run, {}, {});
   add_program(value);
-  add_settings("simulation", simulation.options.asked, value);
+  value.as_object()["simulation"] = config::to_json(simulation.options.asked);
   return to_text(value);
 }
 
@@ -207,10 +202,11 @@ class SimulatedRun {
     STARLING_ASSIGN(const auto evaluations, store_->evaluations(id, 1));
     boost::json::value value = run_to_json(*run, rounds, evaluations);
     add_program(value);
-    value.as_object()["instruction_set"] = linalg::default_kernels().name;
+    boost::json::object& object = value.as_object();
+    object["instruction_set"] = linalg::default_kernels().name;
     const SimulateOptions& options = simulation_.options;
-    if (!options.asked.empty()) add_settings("simulation", options.asked, value);
-    if (!options.inputs.empty()) add_settings("inputs", options.inputs, value);
+    if (!options.asked.empty()) object["simulation"] = config::to_json(options.asked);
+    if (!options.inputs.empty()) object["inputs"] = config::to_json(options.inputs);
     if (simulation_.world) add_virtual_seconds(value, simulator_);
     return value;
   }

@@ -15,6 +15,7 @@
 #include "core/base/directory_lock.h"
 #include "core/base/durable_file.h"
 #include "core/base/escape_controls.h"
+#include "core/config/settings_json.h"
 #include "core/report/comparison_text.h"
 #include "core/report/study_directory.h"
 #include "core/study/input_digests.h"
@@ -257,12 +258,6 @@ void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Optio
 
 // --- running -------------------------------------------------------------------------------------
 
-json::object settings_to_json(const Settings& settings) {
-  json::object object;
-  for (const auto& [key, value] : settings) object[key] = value;
-  return object;
-}
-
 json::object to_json(const Plan& plan, const Program& program, const std::vector<Entry>& entries) {
   json::array axes;
   for (const Axis& axis : plan.axes) {
@@ -274,7 +269,7 @@ json::object to_json(const Plan& plan, const Program& program, const std::vector
   for (const Entry& entry : entries) {
     runs.push_back(
         {{"directory", entry.run->name},
-         {"settings", settings_to_json(entry.run->settings)},
+         {"settings", config::to_json(entry.run->settings)},
          {"state", to_string(entry.state)},
          {"reason", entry.reason.empty() ? json::value(nullptr) : json::value(entry.reason)}});
   }

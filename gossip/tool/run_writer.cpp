@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/base/durable_file.h"
+#include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
 #include "core/report/run_directory.h"
@@ -35,12 +36,6 @@ boost::json::value metrics_to_json(const train::Metrics& metrics) {
   if (metrics.empty()) return nullptr;
   boost::json::object object;
   for (const auto& [name, value] : metrics) object[name] = number(std::optional(value));
-  return object;
-}
-
-boost::json::object settings_to_json(const Settings& settings) {
-  boost::json::object object;
-  for (const auto& [key, value] : settings) object[key] = value;
   return object;
 }
 
@@ -118,7 +113,7 @@ boost::json::object beginning_to_json(std::string_view program, const Experiment
   return {{"program", program},
           {"version", STARLING_VERSION},
           {"instruction_set", linalg::default_kernels().name},
-          {"settings", settings_to_json(settings)},
+          {"settings", config::to_json(settings)},
           {"seed", options.run.seed},
           {"algorithm", options.algorithm.name},
           {"nodes", options.topology.nodes},
@@ -220,7 +215,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
                                const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
   boost::json::object summary = beginning_to_json(program, experiment, settings);
-  if (!inputs_.empty()) summary["inputs"] = settings_to_json(inputs_);
+  if (!inputs_.empty()) summary["inputs"] = config::to_json(inputs_);
   summary["steps"] = result.totals.step;
   summary["totals"] = totals_to_json(result);
   summary["final"] = to_json(result.measurements.back());
