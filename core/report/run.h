@@ -115,6 +115,7 @@ struct Run {
   std::string name;                      // of the directory, or of the federated run's job
   std::filesystem::path directory = {};  // empty where it was not read from one
   std::string program = {};              // "starling-gossip simulate 0.1.0"
+  std::string version = {};              // "0.1.0"; empty: not recorded
   std::vector<std::pair<std::string, std::string>> settings = {};  // in the file's order
   // As the command of a simulated federated run had them, before some were resolved for the run.
   std::vector<std::pair<std::string, std::string>> asked = {};

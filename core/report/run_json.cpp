@@ -95,8 +95,8 @@ Result<void> parse_totals(const json::object& object, Run& run) {
 // Of a service's run.json none.
 Result<void> parse_program(const json::object& object, std::string_view where, Run& run) {
   STARLING_ASSIGN(run.program, text_member(object, "program", where));
-  STARLING_ASSIGN(const std::string version, text_member(object, "version", where));
-  if (!version.empty()) run.program += " " + version;
+  STARLING_ASSIGN(run.version, text_member(object, "version", where));
+  if (!run.version.empty()) run.program += " " + run.version;
   return {};
 }
 

@@ -31,13 +31,19 @@ constexpr std::uint64_t kShares = 1000;  // that the progress of a run is counte
 
 enum class State { kOpen, kFinished, kFailed };
 
-// What a directory holds of a run that is not finished.
+// What a directory holds of a run.
 enum class Held { kFinished, kUnfinished, kNothing };
+
+struct Found {
+  Held held = Held::kNothing;
+  std::string version = {};  // of Starling, that finished it
+};
 
 struct Entry {
   const PlannedRun* run;
   State state = State::kOpen;
-  std::string reason = {};  // why it failed
+  std::string reason = {};   // why it failed
+  std::string version = {};  // that finished it before
 };
 
 std::string_view to_string(State state) {
@@ -205,15 +211,15 @@ Result<void> check_no_strangers(const std::filesystem::path& directory, const Pr
 // What the directory holds of the run that was configured last. kUnfinished: it goes on there.
 // kNothing: the directory may be removed. A record that is there and cannot be read is an error: it
 // is written last, so that it is none of an interrupted run.
-Result<Held> held(const std::filesystem::path& directory, const Program& program,
-                  InputDigests& digests) {
+Result<Found> find_run(const std::filesystem::path& directory, const Program& program,
+                       InputDigests& digests) {
   STARLING_TRY(check_no_file(directory));
   STARLING_TRY(check_not_in_use(directory));
   const auto run = report::read_run(directory);
   if (!run && run.error().code() != "no-run") return run.error();
   if (run && report::is_whole(*run)) {
     STARLING_TRY(check_same_finished(*run, directory, program.settings(), digests));
-    return Held::kFinished;
+    return Found{Held::kFinished, run->version};
   }
   if (run) {
     const Settings settings = program.settings();
@@ -223,7 +229,7 @@ Result<Held> held(const std::filesystem::path& directory, const Program& program
     if (!differs.empty()) return other_settings(directory, "an unfinished", differs);
   }
   STARLING_TRY(check_no_strangers(directory, program));
-  return run && run->unfinished ? Held::kUnfinished : Held::kNothing;
+  return Found{run && run->unfinished ? Held::kUnfinished : Held::kNothing};
 }
 
 Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program,
@@ -232,15 +238,39 @@ Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program
   InputDigests digests;
   for (const PlannedRun& run : plan.runs) {
     STARLING_TRY(program.configure(run.settings));
-    STARLING_ASSIGN(const Held found, held(out / run.name, program, digests));
-    const bool finished = found == Held::kFinished;
-    entries.push_back({.run = &run, .state = finished ? State::kFinished : State::kOpen});
+    STARLING_ASSIGN(const Found found, find_run(out / run.name, program, digests));
+    const bool finished = found.held == Held::kFinished;
+    entries.push_back({.run = &run,
+                       .state = finished ? State::kFinished : State::kOpen,
+                       .version = found.version});
   }
   return entries;
 }
 
 std::size_t count(const std::vector<Entry>& entries, State state) {
   return static_cast<std::size_t>(std::ranges::count(entries, state, &Entry::state));
+}
+
+// Whether a finished run may have come out otherwise here; where no version stands in it, nothing
+// is said.
+bool is_other_version(const std::string& version) {
+  return !version.empty() && version != STARLING_VERSION;
+}
+
+void print_versions(const std::vector<Entry>& entries, std::ostream& err) {
+  std::set<std::string> versions;
+  std::size_t runs = 0;
+  for (const Entry& entry : entries) {
+    if (!is_other_version(entry.version)) continue;
+    versions.insert(entry.version);
+    ++runs;
+  }
+  if (runs == 0) return;
+  err << fmt::format(
+             "{} of these by Starling {}, and this is {}: remove their directories to run "
+             "them again",
+             runs, fmt::join(versions, ", "), STARLING_VERSION)
+      << std::endl;
 }
 
 void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Options& options,
@@ -253,6 +283,7 @@ void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Optio
     err << fmt::format("{} of them finished before, {} to do, in {}", finished,
                        entries.size() - finished, options.out.string())
         << std::endl;
+    print_versions(entries, err);
   }
 }
 
@@ -290,10 +321,10 @@ Result<std::string> begin(const PlannedRun& run, const Program& program,
                           const std::filesystem::path& directory, RunDisplay& display) {
   STARLING_TRY(program.configure(run.settings));
   InputDigests digests;
-  STARLING_ASSIGN(const Held found,
-                  held(directory, program, digests));  // others may have been here
-  if (found == Held::kFinished) return "finished by another command";
-  if (found == Held::kNothing) {
+  // Others may have been here.
+  STARLING_ASSIGN(const Found found, find_run(directory, program, digests));
+  if (found.held == Held::kFinished) return "finished by another command";
+  if (found.held == Held::kNothing) {
     std::error_code error;
     std::filesystem::remove_all(directory, error);
     if (error) return file_error("remove", directory);
@@ -411,9 +442,16 @@ Result<bool> skip_finished(const std::filesystem::path& directory, const Setting
   STARLING_TRY(check_same_finished(*run, directory, settings, digests));
   const std::filesystem::path page = directory / "report.html";
   if (format == config::OutputFormat::kJson) {
-    out << json::serialize(json::object{{"finished", true}, {"report", page.string()}}) << "\n";
+    json::object answer{{"finished", true}, {"report", page.string()}};
+    if (!run->version.empty()) answer["version"] = run->version;
+    out << json::serialize(answer) << "\n";
   } else {
-    out << fmt::format("{} holds this run, finished: {}\n", directory.string(), page.string());
+    const std::string by =
+        is_other_version(run->version)
+            ? fmt::format(" by Starling {} (this is {})", run->version, STARLING_VERSION)
+            : "";
+    out << fmt::format("{} holds this run, finished{}: {}\n", directory.string(), by,
+                       page.string());
   }
   return true;
 }

@@ -125,6 +125,18 @@ TEST(ParseFederatedRun, HasTheEvaluationsByClientsAndTheirTime) {
   EXPECT_EQ(run->virtual_seconds, 46);
 }
 
+TEST(ParseFederatedRun, SaysWhichProgramWroteIt) {
+  const auto simulated = parse_federated_run(
+      R"({"program":"starling-coordinator simulate","version":"0.0.1","rounds":[]})");
+  ASSERT_TRUE(simulated) << simulated.error().message();
+  EXPECT_EQ(simulated->program, "starling-coordinator simulate 0.0.1");
+  EXPECT_EQ(simulated->version, "0.0.1");
+  const auto of_service = parse_federated_run(R"({"rounds":[]})");
+  ASSERT_TRUE(of_service) << of_service.error().message();
+  EXPECT_EQ(of_service->program, "starling-coordinator");
+  EXPECT_EQ(of_service->version, "");
+}
+
 TEST(ParseFederatedRun, HasWhyItEndedAndItsBestRound) {
   const auto run = parse_federated_run(
       R"({"state":"completed","stopped_early":"loss has not improved","rounds":[],

@@ -188,6 +188,23 @@ TEST_F(StudyTest, AnUnfinishedRunOfOtherSettingsIsNotRemoved) {
   EXPECT_THAT(ran_, ElementsAre("seed=1", "seed=2"));
 }
 
+TEST_F(StudyTest, ARunThatAnotherVersionFinishedIsSkippedAndSaid) {
+  version_ = "0.0.1";
+  ASSERT_EQ(run("1"), 0) << err_;
+  version_ = STARLING_VERSION;
+  ASSERT_EQ(run("1..2"), 0) << err_;
+  EXPECT_THAT(ran_, ElementsAre("seed=2"));
+  EXPECT_THAT(err_, HasSubstr("1 of these by Starling 0.0.1, and this is " STARLING_VERSION ": "));
+  std::ostringstream out;
+  options_.seed = 1;
+  EXPECT_TRUE(skip_finished(study_ / "seed=1", binder_.settings(), format_, out).value());
+  EXPECT_THAT(out.str(), HasSubstr("holds this run, finished by Starling 0.0.1 (this is "));
+  std::ostringstream here;
+  options_.seed = 2;
+  EXPECT_TRUE(skip_finished(study_ / "seed=2", binder_.settings(), format_, here).value());
+  EXPECT_THAT(here.str(), HasSubstr("holds this run, finished: "));
+}
+
 TEST_F(StudyTest, AFileInThePlaceOfARunIsNotRemoved) {
   ASSERT_EQ(run("1"), 0) << err_;
   std::ofstream(study_ / "seed=2") << "mine";
