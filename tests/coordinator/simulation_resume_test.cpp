@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
 #include "coordinator/simulation/simulate.h"
 #include "coordinator/simulation/simulation_output.h"
 #include "core/base/durable_file.h"
+#include "tests/client/fake_trainer.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/timeless_run.h"
 
@@ -65,8 +67,10 @@ void let_clients_come_and_go(Job& job, WorldOptions& world) {
 
 class Lines final : public Log {
  public:
-  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
-  std::vector<std::string> lines;
+  void write(LogLevel, std::string_view line) override {
+    if (!line.starts_with("trainer")) lines.emplace_back(line);
+  }
+  std::vector<std::string> lines;  // without those of trainers
 };
 
 class StoppedRun : public ::testing::Test {
@@ -83,6 +87,7 @@ class StoppedRun : public ::testing::Test {
     SimulateOptions options{.clients = kClients, .threads = threads, .log = &log_};
     options.saves = &saves;
     options.world = world;
+    options.trainer = trainer_;
     options.out = path(out);
     options.asked = {{"seed", std::to_string(job.job.seed)},
                      {"train.learning-rate", std::to_string(job.training.train.learning_rate)}};
@@ -130,6 +135,7 @@ class StoppedRun : public ::testing::Test {
   }
 
   Lines log_;
+  std::optional<client::TrainerOptions> trainer_;
   testing::TemporaryDirectory directory_;
 };
 
@@ -168,6 +174,27 @@ TEST_F(StoppedRun, WithEvaluationsByClientsAndAnEarlyStop) {
   job.stop.patience = 2;
   job.training.train.learning_rate = 1.0;
   expect_same_in_pieces(job);
+}
+
+// Its process is another one after each stop; the control variates of clients are kept for it.
+TEST_F(StoppedRun, OfATrainerOfOnesOwn) {
+  if (std::system("python3 -c ''") != 0) GTEST_SKIP() << "the trainer needs python3";
+  const auto job_with_trainer = [](const std::string& strategy) {
+    Job job = job_of(strategy);
+    job.training.model.kind = "external";
+    job.training.train.local_steps = 2;
+    job.data = {};
+    job.evaluate.dataset = "trainer";
+    job.evaluate.federated_every = 2;
+    return job;
+  };
+  client::FakeTrainer with_buffers("honest");
+  trainer_ = with_buffers.options.trainer;
+  expect_same_in_pieces(job_with_trainer("fedadam"), {}, "fedadam");
+  client::FakeTrainer fake("without-buffers");
+  trainer_ = fake.options.trainer;
+  expect_same_in_pieces(job_with_trainer("scaffold"), rough_world(), "scaffold");
+  EXPECT_THAT(files("scaffold-whole").at("run.json"), Not(HasSubstr("\"eval_loss\":null")));
 }
 
 TEST_F(StoppedRun, ThatIsEvaluatedOnWhatItsClientsHoldOut) {
