@@ -5,20 +5,18 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "core/base/digest.h"
-#include "core/base/durable_file.h"
 #include "core/data/load.h"
 
 namespace starling::study {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kBytesMax = std::size_t{1} << 30;
 
 constexpr std::array<std::string_view, 4> kPathKeys = {"network.links", "nodes.speeds",
                                                        "nodes.presence", "model.initial"};
@@ -42,27 +40,44 @@ fs::path path_of_graph(const std::string& value) {
   return rest.substr(0, rest.find(','));
 }
 
-// "python3 'my train.py' --fast": quotes are left out, and words with blanks are not found.
-std::vector<fs::path> files_of_command(const std::string& command) {
-  std::vector<fs::path> files;
+bool is_executable_binary(const fs::path& file) {
+  std::array<char, 4> begin{};
+  std::ifstream(file, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) ==
+         "\x7f"
+         "ELF";
+}
+
+// "python3 'my train.py' --log out.txt": what comes later the trainer may write. Quotes are left
+// out, and words with blanks are not found.
+fs::path script_of_command(const std::string& command) {
   std::istringstream words(command);
   for (std::string word; words >> word;) {
     std::erase_if(word, [](char c) { return c == '\'' || c == '"'; });
     std::error_code ignored;
-    if (fs::is_regular_file(word, ignored)) files.emplace_back(word);
+    if (fs::is_regular_file(word, ignored) && !is_executable_binary(word)) return word;
   }
-  return files;
+  return {};
 }
 
-std::vector<fs::path> paths_in(const Settings::value_type& setting) {
+fs::path path_in(const Settings::value_type& setting) {
   const auto& [key, value] = setting;
-  if (key == "trainer.command") return files_of_command(value);
-  fs::path path;
-  if (is_one_of(kPathKeys, key)) path = value;
-  if (is_one_of(kDataKeys, key)) path = path_of_data(value);
-  if (key == "topology.spec") path = path_of_graph(value);
-  if (path.empty()) return {};
-  return {path};
+  if (key == "trainer.command") return script_of_command(value);
+  if (is_one_of(kPathKeys, key)) return value;
+  if (is_one_of(kDataKeys, key)) return path_of_data(value);
+  if (key == "topology.spec") return path_of_graph(value);
+  return {};
+}
+
+// False: it cannot be read.
+bool add_content(Sha256& digest, const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> piece(std::size_t{1} << 20);
+  while (file) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    digest.update(as_bytes({piece.data(), static_cast<std::size_t>(file.gcount())}));
+  }
+  return file.eof();
 }
 
 std::string digest_of_directory(const fs::path& path) {
@@ -73,14 +88,10 @@ std::string digest_of_directory(const fs::path& path) {
   }
   std::ranges::sort(files);
   Sha256 digest;
-  std::size_t left = kBytesMax;
   for (const fs::path& file : files) {
     const std::uintmax_t bytes = fs::file_size(file, ignored);
     digest.update(as_bytes(fmt::format("{} {}\n", file.filename().string(), bytes)));
-    const auto content = read_file(file, left);
-    if (!content) continue;
-    digest.update(*content);
-    left -= content->size();
+    if (!add_content(digest, file)) digest.update(as_bytes("cannot be read\n"));
   }
   return std::move(digest).finish().hex();
 }
@@ -90,8 +101,9 @@ std::string digest_of(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return digest_of_directory(path);
   if (!fs::is_regular_file(path, ignored)) return {};
-  const auto content = read_file(path, kBytesMax);
-  return content ? sha256(*content).hex() : std::string();
+  Sha256 digest;
+  if (!add_content(digest, path)) return {};
+  return std::move(digest).finish().hex();
 }
 
 }  // namespace
@@ -99,14 +111,11 @@ std::string digest_of(const fs::path& path) {
 Settings InputDigests::of(const Settings& settings) {
   Settings digests;
   for (const auto& setting : settings) {
-    const std::vector<fs::path> paths = paths_in(setting);
-    std::string all;
-    for (const fs::path& path : paths) {
-      const auto known = known_.find(path);
-      all += known == known_.end() ? known_[path] = digest_of(path) : known->second;
-    }
-    if (paths.size() > 1) all = sha256(as_bytes(all)).hex();
-    if (!all.empty()) digests.emplace_back(setting.first, all);
+    const fs::path path = path_in(setting);
+    const auto known = known_.find(path);
+    const std::string& digest =
+        known == known_.end() ? known_[path] = digest_of(path) : known->second;
+    if (!digest.empty()) digests.emplace_back(setting.first, digest);
   }
   return digests;
 }

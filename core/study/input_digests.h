@@ -14,9 +14,9 @@ namespace starling::study {
 class InputDigests {
  public:
   // (key, SHA-256) of what can be read of links and nodes, graphs, data sets, initial models, and
-  // of the words of a trainer's command that are files. Of a directory: the names of the files in
-  // it, their sizes, and the first GiB of their contents; not of directories in it. Each path is
-  // read once.
+  // of a trainer's script: the first word of its command that is a file and no executable binary,
+  // as interpreters are; others the trainer may write. Of a directory: the names, sizes and
+  // contents of the files in it; not of directories in it. Each path is read once.
   Settings of(const Settings& settings);
 
  private:

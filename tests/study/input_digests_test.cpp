@@ -65,18 +65,31 @@ TEST_F(InputDigestsTest, OfADirectoryAreOfNamesAndContents) {
   EXPECT_NE(digest("data.dataset", "idx:" + rows), before);
 }
 
-TEST_F(InputDigestsTest, OfATrainerAreOfTheFilesInItsCommand) {
+// A file may be larger than what is read at once.
+TEST_F(InputDigestsTest, AreOfLargeFilesToo) {
+  write("a.csv", "1");
+  std::filesystem::resize_file(path("a.csv"), (std::uintmax_t{1} << 30) + 1);
+  EXPECT_EQ(digest("data.dataset", "csv:" + path("a.csv")).size(), 64U);
+}
+
+TEST_F(InputDigestsTest, OfATrainerAreOfItsScript) {
   write("train.py", "1");
-  write("settings.json", "{}");
+  write("python",
+        "\x7f"
+        "ELF and more");
+  write("log.txt", "");
   const std::string command =
-      "env A=1 python3 '" + path("train.py") + "' --with " + path("settings.json");
+      "env A=1 " + path("python") + " '" + path("train.py") + "' --log " + path("log.txt");
   const std::string before = digest("trainer.command", command);
   ASSERT_EQ(before.size(), 64U);
-  write("settings.json", "{ }");
-  const std::string other_settings = digest("trainer.command", command);
-  EXPECT_NE(other_settings, before);
+  write("log.txt", "what the trainer says");
+  EXPECT_EQ(digest("trainer.command", command), before);
+  write("python",
+        "\x7f"
+        "ELF of another version");
+  EXPECT_EQ(digest("trainer.command", command), before);
   write("train.py", "2");
-  EXPECT_NE(digest("trainer.command", command), other_settings);
+  EXPECT_NE(digest("trainer.command", command), before);
   EXPECT_THAT(InputDigests().of({{"trainer.command", "train --fast"}}), IsEmpty());
 }
 
