@@ -105,6 +105,7 @@ std::string text_before(const PreparedSimulation& simulation) {
   boost::json::value value = run_to_json(run, {}, {});
   add_program(value);
   value.as_object()["simulation"] = config::to_json(simulation.options.asked);
+  value.as_object()["inputs"] = config::to_json(simulation.options.inputs);
   return to_text(value);
 }
 
@@ -247,7 +248,7 @@ Result<SimulationResult> run_simulation(const PreparedSimulation& simulation) {
   if (!options.out) return SimulatedRun(simulation, nullptr, nullptr).run();
   const std::string before = text_before(simulation);
   STARLING_ASSIGN(SimulationOutput output,
-                  SimulationOutput::begin(*options.out, options.asked, before));
+                  SimulationOutput::begin(*options.out, options.asked, options.inputs, before));
   if (output.was_begun()) {
     auto result = go_on(simulation, output);
     if (result || result.error().code() != kBeginsAgain) return result;

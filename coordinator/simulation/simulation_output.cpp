@@ -89,7 +89,8 @@ Result<void> OutputDisk::remove(const std::filesystem::path& path) {
 // --- the directory -------------------------------------------------------------------------------
 
 Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& directory,
-                                                 const Settings& asked, const std::string& record) {
+                                                 const Settings& asked, const Settings& inputs,
+                                                 const std::string& record) {
   STARLING_TRY(make_directory(directory));
   DirectoryLock in_use(directory);
   if (in_use.held_elsewhere()) {
@@ -99,7 +100,8 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
                                 directory.string()));
   }
   SimulationOutput output(directory, std::move(in_use));
-  const auto difference = study::difference_to_unfinished(directory, kSimulateProgram, asked);
+  const auto difference =
+      study::difference_to_unfinished(directory, kSimulateProgram, asked, inputs);
   output.was_begun_ = difference.has_value();
   if (difference && !difference->empty()) {
     return not_empty(directory,

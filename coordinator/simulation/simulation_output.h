@@ -50,7 +50,7 @@ class SimulationOutput {
   // Makes the directory, or takes that of the same run unfinished. `record`: the run's run.json as
   // far as it goes before its beginning. "out-not-empty", "out-in-use".
   [[nodiscard]] static Result<SimulationOutput> begin(const std::filesystem::path& directory,
-                                                      const Settings& asked,
+                                                      const Settings& asked, const Settings& inputs,
                                                       const std::string& record);
   // The names of all that is written, here or by `report`.
   static std::vector<std::string> files();

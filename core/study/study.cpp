@@ -137,9 +137,9 @@ Result<void> check_directory(const std::filesystem::path& out) {
 
 Result<void> check_no_file(const std::filesystem::path& run) {
   std::error_code ignored;
-  const auto type = std::filesystem::status(run, ignored).type();
-  using Type = std::filesystem::file_type;
-  if (type == Type::directory || type == Type::not_found || type == Type::none) return {};
+  if (std::filesystem::is_directory(run, ignored)) return {};
+  // A link is one too, wherever it leads.
+  if (!std::filesystem::exists(std::filesystem::symlink_status(run, ignored))) return {};
   return rejected("out-not-empty",
                   fmt::format("{} is a file, and a run is to be written into a directory of this "
                               "name: remove the file, or name another directory with --out",
@@ -177,6 +177,16 @@ Error other_settings(const std::filesystem::path& directory, std::string_view st
                               directory.string(), state, difference));
 }
 
+// Of what both runs have read.
+std::optional<std::string> changed_input(const Settings& recorded, const Settings& now) {
+  for (const auto& [key, digest] : now) {
+    const auto there = std::ranges::find(recorded, key, &Settings::value_type::first);
+    if (there == recorded.end() || there->second == digest) continue;
+    return fmt::format("what {} names has changed since", key);
+  }
+  return std::nullopt;
+}
+
 // "out-not-empty" where a run of `settings` is not the finished `run`.
 Result<void> check_same_finished(const report::Run& run, const std::filesystem::path& directory,
                                  const Settings& settings, InputDigests& digests) {
@@ -184,13 +194,8 @@ Result<void> check_same_finished(const report::Run& run, const std::filesystem::
     return other_settings(directory, "a finished", *differs);
   }
   if (run.inputs.empty()) return {};
-  for (const auto& [key, digest] : digests.of(settings)) {
-    const auto there = std::ranges::find(run.inputs, key, &Settings::value_type::first);
-    if (there == run.inputs.end() || there->second == digest) continue;
-    return other_settings(directory, "a finished",
-                          fmt::format("what {} names has changed since", key));
-  }
-  return {};
+  const auto changed = changed_input(run.inputs, digests.of(settings));
+  return changed ? other_settings(directory, "a finished", *changed) : Result<void>();
 }
 
 // Files that are of no run are not removed.
@@ -223,9 +228,10 @@ Result<Found> find_run(const std::filesystem::path& directory, const Program& pr
   }
   if (run) {
     const Settings settings = program.settings();
-    const std::string differs = run->unfinished
-                                    ? difference_to_unfinished(*run, program.name, settings)
-                                    : difference(run->told(), settings).value_or("");  // it failed
+    const std::string differs =
+        run->unfinished
+            ? difference_to_unfinished(*run, program.name, settings, digests.of(settings))
+            : difference(run->told(), settings).value_or("");  // it failed
     if (!differs.empty()) return other_settings(directory, "an unfinished", differs);
   }
   STARLING_TRY(check_no_strangers(directory, program));
@@ -413,20 +419,23 @@ std::optional<std::string> difference(const Settings& recorded, const Settings& 
 }
 
 std::string difference_to_unfinished(const report::Run& run, std::string_view program,
-                                     const Settings& settings) {
+                                     const Settings& settings, const Settings& inputs) {
   const std::string here = fmt::format("{} {}", program, STARLING_VERSION);
+  if (run.version.empty()) return "it is of an earlier version";
   if (run.program != here) return fmt::format("it is of {}, and this is {}", run.program, here);
   const bool resolves = run.kind == report::RunKind::kFederated;
-  return difference(resolves ? run.asked : run.settings, settings).value_or("");
+  const auto differs = difference(resolves ? run.asked : run.settings, settings);
+  return differs ? *differs : changed_input(run.inputs, inputs).value_or("");
 }
 
 std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
                                                     std::string_view program,
-                                                    const Settings& settings) {
+                                                    const Settings& settings,
+                                                    const Settings& inputs) {
   const auto run = report::read_run(directory);
   if (run) {
     if (!run->unfinished) return std::nullopt;
-    return difference_to_unfinished(*run, program, settings);
+    return difference_to_unfinished(*run, program, settings, inputs);
   }
   if (!holds(directory / report::kUnfinishedFile)) return std::nullopt;
   return std::string("unfinished.json cannot be read");

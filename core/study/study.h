@@ -76,14 +76,15 @@ struct Program {
 // The first setting in which two runs differ, "KEY is A there and B here".
 std::optional<std::string> difference(const Settings& recorded, const Settings& wanted);
 
-// Between a run that has not finished and this one of `program` in this version: "" where they are
-// the same.
+// Between a run that has not finished and this one of `program` in this version, whose settings
+// name `inputs` (InputDigests): "" where they are the same.
 std::string difference_to_unfinished(const report::Run& run, std::string_view program,
-                                     const Settings& settings);
+                                     const Settings& settings, const Settings& inputs);
 // The same of the run in the directory; none where no run is unfinished there.
 std::optional<std::string> difference_to_unfinished(const std::filesystem::path& directory,
                                                     std::string_view program,
-                                                    const Settings& settings);
+                                                    const Settings& settings,
+                                                    const Settings& inputs);
 
 // Whether the directory holds this run, finished, so that it need not run again: then says so.
 // "out-not-empty" where it holds a finished run of other settings, or whose files have changed.

@@ -108,16 +108,18 @@ Result<DirectoryLock> lock(const std::filesystem::path& directory) {
 
 // What summary.json and unfinished.json share.
 boost::json::object beginning_to_json(std::string_view program, const Experiment& experiment,
-                                      const Settings& settings) {
+                                      const Settings& settings, const Settings& inputs) {
   const NetOptions& options = experiment.options;
-  return {{"program", program},
-          {"version", STARLING_VERSION},
-          {"instruction_set", linalg::default_kernels().name},
-          {"settings", config::to_json(settings)},
-          {"seed", options.run.seed},
-          {"algorithm", options.algorithm.name},
-          {"nodes", options.topology.nodes},
-          {"parameters", experiment.parameters()}};
+  boost::json::object beginning = {{"program", program},
+                                   {"version", STARLING_VERSION},
+                                   {"instruction_set", linalg::default_kernels().name},
+                                   {"settings", config::to_json(settings)},
+                                   {"seed", options.run.seed},
+                                   {"algorithm", options.algorithm.name},
+                                   {"nodes", options.topology.nodes},
+                                   {"parameters", experiment.parameters()}};
+  if (!inputs.empty()) beginning["inputs"] = config::to_json(inputs);
+  return beginning;
 }
 
 }  // namespace
@@ -166,7 +168,8 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
                                              const Settings& settings) {
   STARLING_TRY(make_directory(directory));
   STARLING_ASSIGN(DirectoryLock in_use, lock(directory));
-  const auto difference = study::difference_to_unfinished(directory, program, settings);
+  Settings inputs = study::InputDigests().of(settings);
+  const auto difference = study::difference_to_unfinished(directory, program, settings, inputs);
   if (difference && !difference->empty()) {
     return rejected("out-not-empty",
                     fmt::format("{} holds an unfinished run with other settings ({}): name a new "
@@ -176,12 +179,12 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   if (!difference) {
     STARLING_TRY(check_new(directory));
     const std::string text =
-        boost::json::serialize(beginning_to_json(program, experiment, settings)) + "\n";
+        boost::json::serialize(beginning_to_json(program, experiment, settings, inputs)) + "\n";
     STARLING_TRY(write_durably(directory / report::kUnfinishedFile, as_bytes(text)));
   }
   sweep_temporaries(directory);
   STARLING_ASSIGN(RunWriter writer, open(directory));
-  writer.inputs_ = study::InputDigests().of(settings);
+  writer.inputs_ = std::move(inputs);
   writer.in_use_ = std::move(in_use);
   return writer;
 }
@@ -214,8 +217,7 @@ Result<void> RunWriter::write(const Measurement& measurement) {
 Result<void> RunWriter::finish(std::string_view program, const Experiment& experiment,
                                const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
-  boost::json::object summary = beginning_to_json(program, experiment, settings);
-  if (!inputs_.empty()) summary["inputs"] = config::to_json(inputs_);
+  boost::json::object summary = beginning_to_json(program, experiment, settings, inputs_);
   summary["steps"] = result.totals.step;
   summary["totals"] = totals_to_json(result);
   summary["final"] = to_json(result.measurements.back());

@@ -89,6 +89,7 @@ class StoppedRun : public ::testing::Test {
     options.world = world;
     options.trainer = trainer_;
     options.out = path(out);
+    options.inputs = inputs_;
     options.asked = {{"seed", std::to_string(job.job.seed)},
                      {"train.learning-rate", std::to_string(job.training.train.learning_rate)}};
     return simulate(job, options, clock, {});
@@ -135,6 +136,7 @@ class StoppedRun : public ::testing::Test {
   }
 
   Lines log_;
+  Settings inputs_;
   std::optional<client::TrainerOptions> trainer_;
   testing::TemporaryDirectory directory_;
 };
@@ -303,18 +305,36 @@ TEST_F(StoppedRun, OfOtherSettingsIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::exists(path("out") / "checkpoint.state"));
 }
 
+TEST_F(StoppedRun, OfOtherFilesIsLeftAlone) {
+  const Job job = job_of("fedavg");
+  inputs_ = {{"trainer.command", "one"}};
+  ASSERT_EQ(run(job, {}, "out", 2).error().code(), "stopped");
+  inputs_ = {{"trainer.command", "another"}};
+  const auto refused = run(job, {}, "out");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("(what trainer.command names has changed"));
+  inputs_ = {{"trainer.command", "one"}};
+  EXPECT_TRUE(run(job, {}, "out"));
+}
+
 TEST_F(StoppedRun, WithAFallbackIsNamedAndBeginsAgain) {
   Job job = job_of("fedavg");
   job.fallback.topology = "ring";
   job.fallback.after = 2s;
   WorldOptions world = rough_world();
   world.coordinator_link.coordinator_away = "2s+5s";
+  inputs_ = {{"network.links", "content"}};
   ASSERT_TRUE(run(job, world, "whole"));
   const auto stopped = run(job, world, "out", 1);
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code(), "stopped");
   const char* reason = "fallback network ([fallback]) does not save";
   EXPECT_THAT(stopped.error().message(), HasSubstr(reason));
+  inputs_ = {{"network.links", "of other content"}};
+  const auto other = run(job, world, "out");
+  ASSERT_FALSE(other) << "known from the beginning, not only where it was saved";
+  EXPECT_THAT(other.error().message(), HasSubstr("(what network.links names has changed"));
+  inputs_ = {{"network.links", "content"}};
   ASSERT_TRUE(run(job, world, "out"));
   EXPECT_THAT(log_.lines, Contains(HasSubstr(reason)));
   EXPECT_EQ(files("out"), files("whole"));

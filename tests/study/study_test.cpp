@@ -174,6 +174,9 @@ TEST_F(StudyTest, AnUnfinishedRunOfOtherSettingsIsNotRemoved) {
   EXPECT_EQ(run("1..2"), 1);
   EXPECT_THAT(err_, HasSubstr("seed=2 holds an unfinished run with other settings (it is of test "
                               "0.0.1, and this is test " STARLING_VERSION "): name a new "));
+  std::ofstream(record) << R"({"seed": 2, "settings": {"seed": "2"}})";
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("(it is of an earlier version)"));
   std::filesystem::remove_all(study_ / "seed=2");
   ASSERT_EQ(run("2"), 0) << err_;
   std::filesystem::rename(study_ / "seed=2" / "summary.json", record);
@@ -213,6 +216,10 @@ TEST_F(StudyTest, AFileInThePlaceOfARunIsNotRemoved) {
                               "this name"));
   EXPECT_THAT(ran_, IsEmpty());
   EXPECT_EQ(read_text_file(study_ / "seed=2", 100).value(), "mine");
+  std::filesystem::remove(study_ / "seed=2");
+  std::filesystem::create_symlink("nowhere", study_ / "seed=2");
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_TRUE(std::filesystem::is_symlink(study_ / "seed=2"));
 }
 
 TEST_F(StudyTest, TemporariesThatAKillLeftAreRemoved) {
