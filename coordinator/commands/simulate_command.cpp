@@ -111,7 +111,7 @@ std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
   Job job = flags.job;
   if (!job.validate(*flags.options.strategies)) return warnings;
-  // It needs no evaluation data set here.
+  // It needs no evaluation data set here, and the simulation says so where it finds no rows.
   if (evaluates_held_out(job)) job.evaluate.every = EvaluateOptions().every;
   std::ranges::move(warnings_of_keys(job, *flags.options.strategies), std::back_inserter(warnings));
   return warnings;

@@ -61,6 +61,12 @@ Result<void> check_stop_metric(const Job& job) {
   return {};
 }
 
+// A simulation may find rows to evaluate on in data.dataset.
+bool may_evaluate_own_data(const Job& job) {
+  return !job.data.dataset.empty() && job.data.hold_out.value_or(1) > 0 &&
+         !job.training.model.is_external();
+}
+
 Result<void> check_stopping(const Job& job) {
   if (!job.stop.enabled()) return {};
   STARLING_TRY(check_stop_metric(job));
@@ -69,12 +75,8 @@ Result<void> check_stopping(const Job& job) {
     return wrong_setting("setting-invalid", "stop.metric = '" + job.stop.metric +
                                                 "' needs evaluate.federated-every above 0");
   }
-  if (!federated && (job.evaluate.dataset.empty() || job.evaluate.every == 0)) {
-    return wrong_setting("setting-invalid",
-                         "stop.metric = '" + job.stop.metric +
-                             "' needs evaluate.dataset, and evaluate.every above 0");
-  }
-  return {};
+  if (federated || (may_evaluate_own_data(job) && job.evaluate.every > 0)) return {};
+  return check_stop_dataset(job);
 }
 
 Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
@@ -263,6 +265,14 @@ Result<void> check_new_job(const Job& job, const strategy::Catalogue& strategies
           "aggregation.trim = {} applies to evaluations too and needs more than {} clients, "
           "and evaluate.federated-cohort is {}: lower the one or raise the other",
           options.trim, 2 * options.trim, job.evaluate.federated_cohort));
+}
+
+Result<void> check_stop_dataset(const Job& job) {
+  const bool measured = !job.evaluate.dataset.empty() && job.evaluate.every > 0;
+  if (measured || !job.stop.enabled() || job.stop.is_federated()) return {};
+  return wrong_setting(
+      "setting-invalid",
+      "stop.metric = '" + job.stop.metric + "' needs evaluate.dataset, and evaluate.every above 0");
 }
 
 Result<Job> read_job(std::string_view toml, std::string_view source) {

@@ -165,6 +165,9 @@ struct Job {
 [[nodiscard]] Result<void> check_new_job(
     const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
+// That what [stop] goes by is measured, of a run without a simulation's rows.
+[[nodiscard]] Result<void> check_stop_dataset(const Job& job);
+
 // What `toml` says, without validate(); `source` is what errors call the file.
 [[nodiscard]] Result<Job> read_job(std::string_view toml, std::string_view source);
 
@@ -267,7 +270,8 @@ void describe(V& visit, EvaluateOptions& o) {
   visit("dataset", o.dataset,
         FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; with model.kind = "
                           "\"external\" the word trainer, for rows that the coordinator's own "
-                          "trainer has; empty: no evaluation"});
+                          "trainer has; empty: no evaluation, but simulate has rows of "
+                          "data.dataset for it"});
   visit("federated-every", o.federated_every,
         FieldInfo{.help = "let clients evaluate the model on their held-out rows every so many "
                           "rounds, and after the last; 0: never",
@@ -345,7 +349,8 @@ void describe(V& visit, DataOptions& o) {
   visit("hold-out", o.hold_out,
         FieldInfo{.help = "simulate: part of each client's rows that is evaluated on and never "
                           "trained on; none: 0.2 with evaluate.federated-every, and without "
-                          "evaluate.dataset where data.dataset has no test split (csv), else 0",
+                          "evaluate.dataset where data.dataset has no test split (csv), unless "
+                          "evaluate.every is 0, else 0",
                   .min = 0,
                   .max = 0.9});
   visit("match", o.match,

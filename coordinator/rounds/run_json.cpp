@@ -235,8 +235,10 @@ namespace {
 
 using Names = std::set<std::string>;
 
-// None of an older run, and where the job leaves it to the simulation.
+// None of devices, whatever their run's job says, of an older run, and where nothing was held out.
 std::optional<double> recorded_hold_out(const json::object& run) {
+  const json::value* program = run.if_contains("program");
+  if (program == nullptr || *program != kSimulateProgram) return std::nullopt;
   const json::value* settings = run.if_contains("settings");
   const json::object* all = settings ? settings->if_object() : nullptr;
   const json::value* said = all ? all->if_contains("data.hold-out") : nullptr;

@@ -15,6 +15,9 @@
 
 namespace starling::coordinator {
 
+// The `program` in a simulation's run.json; of a service there is none.
+inline constexpr const char* kSimulateProgram = "starling-coordinator simulate";
+
 // The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
 // all its settings, why it `stopped_early` and the `best_round` with the metric that makes it the
 // best, and of each round what came of the evaluation of its model by clients (`federated_...`,

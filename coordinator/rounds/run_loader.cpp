@@ -123,6 +123,7 @@ Result<TriedJob> try_job(const Job& submitted, const PrepareContext& prepare,
                          const std::optional<LearnedShape>& learned, bool trainer_initializes) {
   Job job = submitted;
   STARLING_TRY(check_new_job(job));
+  STARLING_TRY(check_stop_dataset(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
   STARLING_TRY(check_scale_said(job));

@@ -50,6 +50,18 @@ std::optional<double> hold_out_of(const Job& job, const SimulateOptions& options
   return data::kHoldOut;
 }
 
+// The rows to evaluate on that the job leaves to the simulation, as starling-gossip simulate finds
+// them: the test split of its data, or what the clients hold out. Synthetic rows are test rows
+// where that is said alone.
+void choose_evaluation(Job& job, const SimulateOptions& options, const RecordedRun& recorded) {
+  if (!job.data.hold_out) job.data.hold_out = hold_out_of(job, options, recorded);
+  auto spec = data::DatasetSpec::parse(job.data.dataset);
+  if (!spec || !spec->has_test_split() || spec->kind == data::DatasetKind::kSynthetic) return;
+  if (!evaluates_held_out(job) || job.data.hold_out.value_or(0) > 0) return;
+  spec->split = data::Split::kTest;
+  job.evaluate.dataset = spec->to_string();
+}
+
 // What each client trains on and holds out.
 Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_t clients) {
   // The trainers hold the data.
@@ -67,7 +79,7 @@ Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_
   return wrong_setting(
       "setting-invalid",
       fmt::format("evaluate.federated-every is set, and with data.hold-out = {:g} none of the {} "
-                  "holds rows out: raise data.hold-out, for example to 0.1",
+                  "holds rows out: raise data.hold-out",
                   fraction, counted(clients, "client")));
 }
 
@@ -95,14 +107,57 @@ Result<void> check_trainer(const Job& job, const SimulateOptions& options) {
             "train.py\"");
 }
 
-// All that the clients hold out, where nothing else is evaluated on.
-std::optional<data::DatasetView> pooled(const Job& job,
-                                        const std::vector<client::ClientData>& holdings) {
+std::vector<data::DatasetView> held_out_of(const std::vector<client::ClientData>& holdings) {
   std::vector<data::DatasetView> held_out;
   for (const client::ClientData& holding : holdings) {
-    if (holding.held_out && evaluates_held_out(job)) held_out.push_back(*holding.held_out);
+    if (holding.held_out) held_out.push_back(*holding.held_out);
   }
-  return data::pooled(held_out);
+  return held_out;
+}
+
+// Of a job that names nothing to evaluate on: all that the clients hold out.
+Result<void> evaluate_held_out(RunContext& context, const std::vector<client::ClientData>& holdings,
+                               Log* log) {
+  const auto held_out = held_out_of(holdings);
+  const double fraction = context.job.data.hold_out.value_or(0);
+  context.evaluation = data::pooled(held_out);
+  if (!context.evaluation) STARLING_TRY(check_stop_dataset(context.job));
+  if (log == nullptr) return {};
+  if (context.evaluation) {
+    log->info("evaluates on {} that {} {} out (data.hold-out = {:g})",
+              counted(context.evaluation->size(), "row"), counted(held_out.size(), "client"),
+              held_out.size() == 1 ? "holds" : "hold", fraction);
+  } else if (fraction > 0) {
+    log->warning(
+        "nothing is evaluated: with data.hold-out = {:g} none of the {} holds rows out; raise it, "
+        "lower --clients, or set evaluate.dataset",
+        fraction, counted(holdings.size(), "client"));
+  } else {
+    log->warning(
+        "nothing is evaluated: set evaluate.dataset, or data.hold-out above 0 "
+        "(evaluate.every = 0 says that nothing is to be)");
+  }
+  return {};
+}
+
+// What numbers to scale by are computed from: no row that is evaluated on.
+Result<std::shared_ptr<const data::Dataset>> training_rows(
+    const std::vector<client::ClientData>& holdings) {
+  auto dataset = holdings.front().training.dataset;
+  if (held_out_of(holdings).empty()) return dataset;
+  std::vector<data::DatasetView> parts;
+  for (const client::ClientData& holding : holdings) parts.push_back(holding.training);
+  const data::DatasetView rows = data::pooled(parts).value();
+  data::Dataset::Content content = data::Dataset::take(dataset);  // copied: the clients hold it
+  content.features.clear();
+  content.labels.clear();
+  content.groups.clear();
+  content.bytes.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(rows.features(i), std::back_inserter(content.features));
+    content.labels.push_back(rows.label(i));
+  }
+  return data::Dataset::make(std::move(content));
 }
 
 // With the job's trainers, null where the model is built in.
@@ -115,7 +170,13 @@ Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
 
 Result<RunContext> prepare(const Job& job, const std::vector<client::ClientData>& holdings,
                            SimulatedTrainers* trainers, const strategy::Catalogue& strategies) {
-  if (trainers == nullptr) return prepare_run(job, holdings.front().training.dataset, strategies);
+  if (trainers == nullptr) {
+    auto rows = holdings.front().training.dataset;
+    if (job.training.data.scales()) {
+      STARLING_ASSIGN(rows, training_rows(holdings));
+    }
+    return prepare_run(job, rows, strategies);
+  }
   STARLING_ASSIGN(const ExternalOrigin initial, trainers->initial_model(job));
   return prepare_run(job, nullptr, strategies, initial);
 }
@@ -211,7 +272,7 @@ Result<SimulationResult> simulate(const Job& wanted, const SimulateOptions& opti
   STARLING_TRY(check_trainer(wanted, options));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(wanted, options));
   Job job = wanted;
-  if (!job.data.hold_out) job.data.hold_out = hold_out_of(job, options, recorded);
+  choose_evaluation(job, options, recorded);
   auto loaded = load_holdings(job, options.clients);
   if (!loaded) return as_wrong_job(loaded.error());
   STARLING_ASSIGN(const auto trainers, start_trainers(job, options));
@@ -221,7 +282,9 @@ Result<SimulationResult> simulate(const Job& wanted, const SimulateOptions& opti
   if (const auto bounds = check_bounds(job); !bounds) return as_wrong_job(bounds.error());
   const auto fitted = fit_holdings(*loaded, prepared->for_clients.data.names());
   if (!fitted) return as_wrong_job(fitted.error());
-  if (auto rows = pooled(job, *loaded)) prepared->evaluation = std::move(rows);
+  if (evaluates_held_out(job)) {
+    STARLING_TRY(evaluate_held_out(*prepared, *loaded, options.log));
+  }
   STARLING_ASSIGN(const auto world, make_world(job, options));
   std::optional<std::string> why = cannot_go_on(job, options);
   if (!why && trainers && trainers->keeps_private_tensors()) {

@@ -47,7 +47,7 @@ struct SimulationResult {
 // What simulate() refuses that can be seen without data, models and trainers.
 [[nodiscard]] Result<void> check_simulation(const Job& job, const SimulateOptions& options);
 
-// Whether a simulation of this job evaluates on the rows that its clients hold out together.
+// Whether the job leaves it to its simulation what the model is evaluated on.
 bool evaluates_held_out(const Job& job);
 
 // Why a run of this job that was stopped begins again; nothing: it goes on, unless its trainer

@@ -21,8 +21,15 @@ namespace {
 constexpr const char* kBeginsAgain = "begins-again";
 
 // The first round whose model is not the recorded one, or another end.
-std::optional<Error> difference(const RecordedRun& recorded,
+std::optional<Error> difference(const RecordedRun& recorded, const Job& job,
                                 const std::vector<store::RoundRecord>& rounds) {
+  const double held_out = job.data.hold_out.value_or(0);
+  const std::string other_hold_out =
+      recorded.hold_out.value_or(0) == held_out
+          ? ""
+          : fmt::format("; data.hold-out is {} there and {:g} here",
+                        recorded.hold_out ? fmt::format("{:g}", *recorded.hold_out) : "not known",
+                        held_out);
   for (const store::RoundRecord& record : rounds) {
     const auto model = recorded.models.find(record.key.round);
     if (!record.model || model == recorded.models.end()) continue;
@@ -30,8 +37,8 @@ std::optional<Error> difference(const RecordedRun& recorded,
     return rejected(
         "replay-differs",
         fmt::format("from round {} on the models are not the recorded ones: the job, the "
-                    "data, their partition or the instruction set differ",
-                    record.key.round));
+                    "data, their partition or the instruction set differ{}",
+                    record.key.round, other_hold_out));
   }
   if (recorded.models.empty()) return std::nullopt;
   const Round recorded_end = recorded.models.rbegin()->first;
@@ -140,7 +147,7 @@ class SimulatedRun {
     STARLING_ASSIGN(boost::json::value value, so_far(id));
     SimulationResult result{.run = std::move(value), .state = run->state};
     result.warning = instruction_set_warning(simulation_.recorded);
-    result.error = difference(simulation_.recorded, rounds);
+    result.error = difference(simulation_.recorded, simulation_.context.job, rounds);
     if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);
     if (result.error && simulation_.world) {
       result.error =

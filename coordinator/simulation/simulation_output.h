@@ -11,14 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/rounds/run_json.h"
 #include "core/base/directory_lock.h"
 #include "core/base/disk.h"
 #include "core/base/settings.h"
 #include "core/store/records.h"
 
 namespace starling::coordinator {
-
-inline constexpr const char* kSimulateProgram = "starling-coordinator simulate";
 
 // Of the models. While a simulation is repeated that another process had begun, the files that this
 // one had written by then are taken to be there, and nothing is changed.

@@ -335,8 +335,7 @@ TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
   };
   EXPECT_EQ(simulate("0"), 2);
   EXPECT_THAT(err, HasSubstr("evaluate.federated-every is set, and with data.hold-out = 0 none of "
-                             "the 2 clients holds rows out: raise data.hold-out, for example to "
-                             "0.1\n"));
+                             "the 2 clients holds rows out: raise data.hold-out\n"));
   EXPECT_EQ(simulate("0.01"), 2) << "less than a row";
   EXPECT_EQ(simulate("0.1"), 0) << err;
   const boost::json::value round = boost::json::parse(out).at("rounds").at(0);
@@ -362,6 +361,7 @@ TEST_F(CommandsTest, SimulateEvaluatesADataSetOfOnesOwn) {
     return boost::json::parse(out);
   };
   const boost::json::value own = simulate({});
+  EXPECT_THAT(err, HasSubstr("evaluates on 20 rows that 4 clients hold out (data.hold-out = 0.2)"));
   const auto weights = [](const boost::json::value& round) {
     double sum = 0;
     for (const auto& client : round.at("contributors").as_array()) {
@@ -392,6 +392,59 @@ TEST_F(CommandsTest, SimulateEvaluatesADataSetOfOnesOwn) {
         std::vector<std::string>{"--evaluate.dataset", "csv:" + rows.string()}}) {
     EXPECT_EQ(weights(simulate(other).at("rounds").at(0)), 100);
   }
+  // No row that is evaluated on plays a part in the numbers to scale by.
+  const auto offsets = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--scale", "standard"});
+    return simulate(std::move(more)).at("settings").at("data.scale-offsets");
+  };
+  EXPECT_NE(offsets({}), offsets({"--hold-out", "0"}));
+  const std::vector<std::string> stop = {"--stop.metric",   "loss", "--stop.min-change", "1000",
+                                         "--stop.patience", "1",    "--rounds",          "9"};
+  EXPECT_EQ(simulate(stop).at("rounds").as_array().size(), 2U);
+  std::vector<std::string> none = {"simulate", job, "--clients", "4", "--hold-out", "0"};
+  none.insert(none.end(), stop.begin(), stop.end());
+  EXPECT_EQ(run(none), 2);
+  EXPECT_THAT(err, HasSubstr("stop.metric = 'loss' needs evaluate.dataset"));
+}
+
+TEST_F(CommandsTest, SimulateSaysThatNothingIsEvaluated) {
+  const auto rows = directory.path() / "rows.csv";
+  std::ofstream(rows) << "x,label\n1,0\n2,1\n3,0\n4,1\n5,0\n6,1\n7,0\n8,1\n";
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n"
+      "[data]\ndataset = \"csv:" +
+      rows.string() + "\"\n");
+  const auto words = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job, "--clients", "2"});
+    EXPECT_EQ(run(std::move(more)), 0) << err;
+    EXPECT_THAT(err, Not(HasSubstr("has no effect")));
+    return err;
+  };
+  EXPECT_THAT(words({}), HasSubstr("nothing is evaluated: with data.hold-out = 0.2 none of the 2 "
+                                   "clients holds rows out; raise it, lower --clients, or set "));
+  EXPECT_THAT(words({"--hold-out", "0"}), HasSubstr("nothing is evaluated: set evaluate.dataset"));
+  EXPECT_THAT(
+      words({"--data.dataset", "synthetic:rows=60,features=4,classes=2", "--evaluate.every", "2"}),
+      HasSubstr("nothing is evaluated: set evaluate.dataset"));
+  EXPECT_THAT(words({"--evaluate.every", "0"}), Not(HasSubstr("nothing is evaluated")));
+}
+
+TEST_F(CommandsTest, SimulateEvaluatesATestSplitOfOnesOwn) {
+  for (const std::string split : {"train", "t10k"}) {
+    std::ofstream(directory.path() / (split + "-images-idx3-ubyte"), std::ios::binary)
+        << std::string("\0\0\x08\x03\0\0\0\x04\0\0\0\x01\0\0\0\x01", 16) << "abcd";
+    std::ofstream(directory.path() / (split + "-labels-idx1-ubyte"), std::ios::binary)
+        << std::string("\0\0\x08\x01\0\0\0\x04\0\x01\0\x01", 12);
+  }
+  const std::string dataset = "idx:" + directory.path().string();
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n"
+      "[data]\ndataset = \"" +
+      dataset + "\"\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "2", "--format", "json"}), 0) << err;
+  const boost::json::value value = boost::json::parse(out);
+  EXPECT_EQ(value.at("settings").at("evaluate.dataset"), dataset + ":test");
+  EXPECT_TRUE(value.at("rounds").at(0).at("eval_loss").is_double());
 }
 
 TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
