@@ -443,7 +443,7 @@ TEST_F(CommandsTest, SimulateEvaluatesATestSplitOfOnesOwn) {
       dataset + "\"\n");
   EXPECT_EQ(run({"simulate", job, "--clients", "2", "--format", "json"}), 0) << err;
   const boost::json::value value = boost::json::parse(out);
-  EXPECT_EQ(value.at("settings").at("evaluate.dataset"), dataset + ":test");
+  EXPECT_EQ(value.at("settings").at("evaluate.dataset"), (dataset + ":test").c_str());
   EXPECT_TRUE(value.at("rounds").at(0).at("eval_loss").is_double());
 }
 
