@@ -245,10 +245,11 @@ TEST_F(ScaledRunTest, ASimulationScalesByTheSameNumbersWhateverTheOrderOfTheColu
   EXPECT_EQ(models(simulated(csv("turned.csv", turned))), models(run));
   EXPECT_GT(run.at("rounds").at(2).at("eval_accuracy").to_number<double>(), 0.8);
   job_.evaluate.dataset.clear();
+  job_.data.hold_out = 0;
   const auto alone = simulated(csv("rows.csv", rows));
   const auto& settings = alone.at("settings");
   EXPECT_EQ(settings.at("data.scale-offsets"), "2.9,20000")
-      << "without evaluation data, of all rows of data.dataset";
+      << "without rows to evaluate on, of all rows of data.dataset";
   job_.training.data.scale = "none";
   EXPECT_NE(models(simulated(csv("rows.csv", rows))), models(alone));
 }
