@@ -75,7 +75,7 @@ Result<void> check_stopping(const Job& job) {
     return wrong_setting("setting-invalid", "stop.metric = '" + job.stop.metric +
                                                 "' needs evaluate.federated-every above 0");
   }
-  if (federated || (may_evaluate_own_data(job) && job.evaluate.every > 0)) return {};
+  if (may_evaluate_own_data(job) && job.evaluate.every > 0) return {};
   return check_stop_dataset(job);
 }
 

@@ -148,11 +148,15 @@ Result<std::shared_ptr<const data::Dataset>> training_rows(
   std::vector<data::DatasetView> parts;
   for (const client::ClientData& holding : holdings) parts.push_back(holding.training);
   const data::DatasetView rows = data::pooled(parts).value();
-  data::Dataset::Content content = data::Dataset::take(dataset);  // copied: the clients hold it
-  content.features.clear();
-  content.labels.clear();
-  content.groups.clear();
-  content.bytes.clear();
+  data::Dataset::Content content{.name = dataset->name(),
+                                 .shape = dataset->shape(),
+                                 .classes = dataset->classes(),
+                                 .class_names = dataset->class_names(),
+                                 .class_column = dataset->class_column(),
+                                 .feature_names = dataset->feature_names(),
+                                 .scaling = dataset->scaling()};
+  content.features.reserve(rows.size() * dataset->shape().features());
+  content.labels.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::ranges::copy(rows.features(i), std::back_inserter(content.features));
     content.labels.push_back(rows.label(i));

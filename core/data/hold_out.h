@@ -9,7 +9,7 @@
 
 namespace starling::data {
 
-// The part of the rows that simulations hold out where nobody says how much.
+// The part of the rows that simulations hold out by default.
 inline constexpr double kHoldOut = 0.2;
 
 struct Divided {

@@ -29,17 +29,17 @@ class AheadClaims {
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
   // A claim was believed, and a model came, or none. A member whose claim came to nothing is
   // believed only as one of more than half for `wait`, and for twice as long each time, up to 64
-  // times; and for `wait` nobody is, in this exchange.
+  // times. Until the exchange ends no member at all is believed for `wait`.
   void came_true(protocol::Member teller) { records_[teller] = {}; }
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
   // The furthest that can be believed; `others`: members that can be heard at all.
   std::optional<Further> believed(std::size_t others, TimePoint now) const;
-  // Where nobody can be believed: whether to ask those without a claim where they are, who answer
-  // within `wait`. Once in an exchange, and once for a claim.
+  // Whether to ask the members without a claim where they are, since no claim can be believed yet.
+  // They have `wait` to answer. True once in an exchange, and once for a claim.
   bool asks_others(TimePoint now, Duration wait);
-  // When somebody may be believed who could not be then.
+  // When a claim that could not be believed may have become credible.
   std::optional<TimePoint> looks_at() const { return looks_at_; }
   // Whether a majority can be there by now, as far as the pace of exchanges tells.
   bool is_explainable(protocol::Progress at, TimePoint now) const;

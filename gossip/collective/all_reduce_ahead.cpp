@@ -37,8 +37,8 @@ void AllReduceMachine::look_ahead() {
   }
 }
 
-// To where the furthest are who can be believed. A member's word alone moves nobody beyond what the
-// time explains that we took for ours.
+// To the furthest exchange that can be believed. The word of one member moves us only as far as the
+// pace of our own exchanges explains.
 bool AllReduceMachine::catch_up() {
   auto further = claims_.believed(liveness_.heard_others(), now_);
   if (!further || further->next <= current_->at) return false;
@@ -52,7 +52,7 @@ bool AllReduceMachine::catch_up() {
                     names_[further->teller], further->next.exchange, current_->at.exchange,
                     list_some(donors_named, kNamedMax, name)));
   }
-  // The network runs: nobody waits for members as long as at its start.
+  // The network runs already: the long wait for members at its start is over.
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
   committed_.reset();
@@ -83,7 +83,7 @@ bool AllReduceMachine::resume(Begin& begin) {
     claims_.came_true(given_up->teller);
     return false;
   }
-  // Nobody is asked for one again in the same moment.
+  // So that no model is asked for again at once.
   claims_.came_to_nothing(given_up->teller, now_, options_.answer);
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an exchange ends with a commit, and what those hear of it who come late.
+// How a commit ends an exchange, and what members that come late are told.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +55,8 @@ void AllReduceMachine::end_with(Commit commit) {
   }
 }
 
-// Who gathers the next exchange, and who is waited for there; who waits for our list hears of it.
+// Sets the gatherer of the next exchange and the members that it waits for, and sends the commit to
+// the members that wait for a list of ours.
 void AllReduceMachine::settle(const Commit& commit) {
   settled_ = commit.at;
   gathered_.reset();
