@@ -212,18 +212,26 @@ bool AsynchronousProtocol::somebody_trains() const {
 // Along the edges of now, a real peer's now being its own phases, to those who are there and took
 // the last total: what the others would get stays here. So no more mass than that of one push is
 // ever under way to one who was cut off, however long it takes to find out and however short phases
-// are.
+// are. Nor does any travel between a minority and a quorum, whose model will replace it: a minority
+// only asks whether there is one.
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
+  const bool is_minority = support().minority;
+  // What a quorum did not take before comes with the next totals.
+  if (std::exchange(was_minority_, is_minority) && !is_minority) {
+    for (auto& [member, neighbour] : neighbours_) neighbour.unconfirmed = 0;
+  }
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
     const Neighbour& neighbour = neighbours_[receiver.node];
-    if (neighbour.open() && neighbour.unconfirmed == 0) {
+    const bool is_apart = is_minority != neighbour.support.minority;
+    if (neighbour.open() && !is_apart && neighbour.unconfirmed == 0) {
       receivers.push_back(receiver);
     } else {
       links.self_weight += receiver.weight;
     }
+    if (neighbour.open() && is_apart && is_minority) introduce(receiver.node);
   }
   links.receivers = receivers;
   const bool waited = algorithm_->waiting();
@@ -258,7 +266,7 @@ void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedByt
 
 void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }
 
-// Also what could not be used: it comes with the next total.
+// Also what could not be used: it comes with the next total. The number 0: nothing is taken.
 void AsynchronousProtocol::confirm(Member to, std::uint64_t number) {
   PairMessage confirmation = message_to(to);
   confirmation.kind = PairMessage::Kind::kReply;
@@ -324,15 +332,16 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
   neighbour.support = whole.transfer.support;
   neighbour.support_at = host_.now();
   // Who introduces itself may have forgotten what it was sent.
-  if (pair.number == 0 || (is_confirmation(pair) && pair.number == neighbour.unconfirmed)) {
+  const bool is_reply = pair.kind == PairMessage::Kind::kReply;
+  if (is_reply ? pair.number == neighbour.unconfirmed : pair.number == 0) {
     neighbour.unconfirmed = 0;
   }
-  // What a minority learned apart is not mixed in: it is about to take the majority's model.
-  const bool counts = quorum_.counts(neighbour.support, host_.now());
-  // It may hear nothing from us but answers, and must learn that a quorum went on without it.
-  const bool is_ignored = pair.number > 0 && !counts;
-  if (pair.receiver_incarnation != incarnation_ || is_ignored) {
+  if (pair.receiver_incarnation != incarnation_) {
     introduce(from);
+  } else if (!quorum_.counts(neighbour.support, host_.now())) {
+    // What a minority learned apart is not mixed in: it is about to take the majority's model. It
+    // may hear nothing from us but answers, and must learn that a quorum went on without it.
+    if (!is_reply) confirm(from, 0);
   } else if (pair.number > 0 && !is_confirmation(pair)) {
     if (state_ == State::kCopying) return;  // it keeps what it has until we introduce ourselves
     if (!behind()) receive(from, pair, whole.data);

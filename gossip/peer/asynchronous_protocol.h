@@ -22,7 +22,9 @@ namespace starling::gossip {
 // A message bears the incarnations of its sender and, as far as the sender knows it, of its
 // receiver: what was meant for a former process is not taken, and nothing is sent before a
 // neighbour's incarnation is known, so that no mass is put on an edge whose other end counts
-// differently. An empty push with the number 0 says no more than who sends, and where it is.
+// differently. An empty push with the number 0 says no more than who sends, and where it is; an
+// empty reply with that number, that nothing of its receiver is taken, as a quorum went on without
+// it.
 class AsynchronousProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
@@ -108,8 +110,9 @@ class AsynchronousProtocol final : public ProtocolBase {
   UsualDistance usual_;
   RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
   State state_ = State::kJoining;
-  Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken
-  Exchange phases_;         // done
+  Exchange caught_up_ = 0;     // how far those were who were far ahead, when a model was taken
+  Exchange phases_;            // done
+  bool was_minority_ = false;  // when it mixed last
   std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
   std::map<Member, Neighbour> neighbours_;
   std::map<Member, int> requests_;  // that came since the last phase ended

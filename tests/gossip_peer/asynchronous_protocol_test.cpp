@@ -187,6 +187,41 @@ TEST(AsynchronousProtocol, WhoIsCutOffTakesLittleMassAlong) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(world.progress(i).heard, 3U) << i;
 }
 
+// A hub of which most links are cut counts itself a minority; its other leaves hear of all by way
+// of each other. Were mass to travel between them, the leaves' would come to the hub, since nothing
+// that it learns may go back.
+TEST(AsynchronousProtocol, AMinorityThatIsLinkedToAQuorumDrainsNoMass) {
+  constexpr std::size_t kMembers = 12;
+  PeerWorld world(testing::small_network_of_steps(100'000, "star", kMembers, "push-sum"), 5);
+  world.phase = [] { return 10ms; };
+  world.begin();
+  world.run_for(5s);
+  const auto each_cut_way = [&](auto change) {
+    for (std::size_t leaf = 1; leaf <= 7; ++leaf) {
+      change(world.peers[0]->name, world.peers[leaf]->name);
+      change(world.peers[leaf]->name, world.peers[0]->name);
+    }
+  };
+  each_cut_way([&](const auto& from, const auto& to) { world.network.cut(from, to); });
+  bool was_apart = false;
+  for (int i = 0; i < 300; ++i) {
+    world.run_for(100ms);
+    was_apart |= world.training(0).support().minority && !world.training(8).support().minority;
+    for (std::size_t leaf = 8; leaf < kMembers; ++leaf) {
+      ASSERT_GT(ledger_of(world, leaf).weight(), 1e-3) << leaf << " after " << i;
+    }
+  }
+  EXPECT_TRUE(was_apart);
+  each_cut_way([&](const auto& from, const auto& to) { world.network.mend(from, to); });
+  world.run_for(60s);
+  EXPECT_TRUE(world.invariants().expect_all_mass());
+  EXPECT_FALSE(world.training(0).support().minority);
+  for (std::size_t i = 0; i < kMembers; ++i) {
+    EXPECT_GT(ledger_of(world, i).weight(), 0.01) << i;
+    EXPECT_GT(accuracy(world, i), 0.85) << i;
+  }
+}
+
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
