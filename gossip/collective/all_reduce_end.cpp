@@ -31,8 +31,7 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
         told_, [&](const auto& entry) { return entry.second.sha256 == commit.sha256; });
     if (tellers < kTellersMin && members() > 2) return;
     committed_ = commit;
-    if (!gather_ || gather_->at != at) return;
-    for (const auto& [member, its] : gather_->registered.all()) send_commit(member, commit);
+    if (gather_ && gather_->at == at) tell_registered(commit);
   } else if (holds(commit.sha256)) {
     // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
     const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
@@ -76,6 +75,10 @@ void AllReduceMachine::settle(const Commit& commit) {
 void AllReduceMachine::finish(Commit commit, Floats mean) {
   const Progress at = commit.at;
   if (settled_ != at) settle(commit);
+  if (gather_ && gather_->at == at) {  // they came while this member looked for the mean
+    tell_registered(commit);
+    gather_.reset();
+  }
   if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
   // What a majority that remembers holds now has passed all that we may have promised before.
   const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
@@ -171,6 +174,12 @@ bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& not
   if (message.members.empty()) message.members = {self_};
   send(to, std::move(message));
   return true;
+}
+
+void AllReduceMachine::tell_registered(const Commit& commit) {
+  for (const auto& [member, its] : gather_->registered.all()) {
+    if (member != self_) send_commit(member, commit);
+  }
 }
 
 void AllReduceMachine::send_commit(Member to, const Commit& commit) {

@@ -195,6 +195,7 @@ class AllReduceMachine final : public Reducer {
   const EndedExchange* ended_with(Progress at) const;
   bool answer_if_over(Member to, const protocol::ReduceNote& note);
   void send_commit(Member to, const Commit& commit);
+  void tell_registered(const Commit& commit);
 
   // Others are further (all_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress next, Members donors);

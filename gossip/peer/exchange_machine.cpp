@@ -742,9 +742,10 @@ void ExchangeMachine::plan_era(Exchange at_least, std::optional<Member> asker) {
     at_least = (at_least + grid - 1) / grid * grid;
     if (asker && askers_.insert(*asker).second) {
       say(LogLevel::kWarning,
-          fmt::format("because of {} the state that neighbours share would begin anew too often "
-                      "({} times since exchange {}): not before exchange {}",
-                      names_[*asker], kErasFree, eras_.front(), at_least));
+          fmt::format("the state that neighbours share would begin anew too often ({} times since "
+                      "exchange {}, now as {} was away or asks for it, for itself or another): not "
+                      "before exchange {}",
+                      kErasFree, eras_.front(), names_[*asker], at_least));
     }
   }
   next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
