@@ -25,9 +25,11 @@ constexpr int kUnusualFactor = 8;  // times the pace
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
 constexpr int kLostInARow = 4;
-// What is forgiven a neighbour that held us up, for so many messages in time.
-constexpr int kInTime = 16;
-constexpr int kHeldUpMax = 16;
+// A neighbour may hold us up for so many times the longest wait, and for WaitBudget's share of the
+// time after that.
+constexpr int kLongestWaits = 2;
+// A wait that is longer than the kUnusualFactor of an exchange, and this, is unusual.
+constexpr Duration kUsualWait = std::chrono::milliseconds(100);
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
 constexpr Duration kSlowPauseMax = std::chrono::hours(1);
@@ -176,11 +178,25 @@ TimePoint ExchangeMachine::give_up_at(Member member) const {
   return std::min(silent_since + patience(neighbour), waiting_ + longest_wait(neighbour));
 }
 
-// Once may happen to anybody.
+// When the wait began.
 Duration ExchangeMachine::longest_wait(const Neighbour& neighbour) const {
-  if (neighbour.held_up <= 1) return options_.patience_max;
-  const Duration longest = options_.patience_max / (1 << (neighbour.held_up - 1));
+  const Duration left = neighbour.budget.left(kLongestWaits * options_.patience_max, waiting_);
+  const Duration longest = std::min(left, options_.patience_max);
   return longest >= options_.patience_min ? longest : Duration::zero();
+}
+
+// Also of who was given up: whatever it sends afterwards must not hold us up so again. Not in the
+// first exchange, in which members start.
+void ExchangeMachine::note_ended_waits() {
+  const Duration wait = now_ - waiting_;
+  const Duration usual = std::max(kUsualWait, kUnusualFactor * quorum_.pace(work_));
+  if (exchange_ == first_) return;
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    Neighbour& neighbour = neighbours_[sender.node];
+    if (neighbour.wait_over == exchange_ || awaits(sender.node)) continue;
+    if (wait > usual) neighbour.budget.spend(std::min(wait, longest_wait(neighbour)), now_);
+    neighbour.wait_over = exchange_;
+  }
 }
 
 // None: there is nothing to ask, or nobody.
@@ -235,7 +251,9 @@ bool ExchangeMachine::awaits_anybody() const {
 }
 
 void ExchangeMachine::mix_if_complete() {
-  if (state_ == State::kWaiting && !awaits_anybody()) mix();
+  if (state_ != State::kWaiting) return;
+  note_ended_waits();
+  if (!awaits_anybody()) mix();
 }
 
 void ExchangeMachine::handle(const Tick&) {
@@ -256,11 +274,6 @@ void ExchangeMachine::ask_and_give_up() {
       const bool is_lost = neighbour.sent == exchange_ && ++neighbour.lost_in_a_row < kLostInARow;
       neighbour.missed = !is_lost;
       neighbour.given_up = exchange_;
-      // It answered all the time, and whatever it sends afterwards must not hold us up so again.
-      if (now_ >= waiting_ + longest_wait(neighbour)) {
-        neighbour.held_up = std::min(neighbour.held_up + 1, kHeldUpMax);
-        neighbour.in_time = 0;
-      }
     } else if (const auto at = ask_at(sender.node); at && now_ >= *at) {
       neighbour.asked_at = now_;
       actions_.push_back(Ask{sender.node, exchange_});
@@ -307,11 +320,6 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     }
     std::optional<Arrival> message = take_message(neighbour);
     const bool came = message.has_value();
-    const bool in_time = came && message->message.exchange == exchange_;
-    if (in_time && neighbour.held_up > 0 && ++neighbour.in_time == kInTime) {
-      --neighbour.held_up;
-      neighbour.in_time = 0;
-    }
     if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
@@ -604,7 +612,8 @@ void ExchangeMachine::say_who_is_slow(Member last) {
   const Duration waited = now_ - waiting_;
   if (waited < std::max(kLongWait, 4 * work_) || now_ < slow_next_) return;
   say(LogLevel::kInfo,
-      fmt::format("waited {} for the message of {} (exchange {})",
+      fmt::format("waited {} for the message of {}, which may have waited for others itself "
+                  "(exchange {})",
                   format_duration(std::chrono::round<std::chrono::seconds>(waited)), names_[last],
                   exchange_));
   slow_next_ = now_ + slow_pause_;

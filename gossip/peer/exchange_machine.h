@@ -20,6 +20,7 @@
 #include "gossip/progress/ahead_bound.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
+#include "gossip/progress/wait_budget.h"
 #include "gossip/training/step_schedule.h"
 #include "gossip/training/traffic.h"
 #include "topologies/topology.h"
@@ -229,10 +230,10 @@ class ExchangeMachine {
     // A deadline passed without its message, or it was absent, and nothing came since: not waited
     // for.
     bool missed = false;
-    std::optional<exchange::Exchange> given_up;  // of this exchange, and nothing came since
-    int lost_in_a_row = 0;                       // given up, though it answered
-    int held_up = 0;                             // for as long as it was waited for at most
-    int in_time = 0;                             // since then
+    std::optional<exchange::Exchange> given_up;   // of this exchange, and nothing came since
+    int lost_in_a_row = 0;                        // given up, though it answered
+    WaitBudget budget;                            // how long it may hold us up
+    std::optional<exchange::Exchange> wait_over;  // in this exchange
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
@@ -265,6 +266,7 @@ class ExchangeMachine {
   Duration longest_wait(const Neighbour& neighbour) const;
   std::optional<TimePoint> ask_at(exchange::Member member) const;
   void ask_and_give_up();
+  void note_ended_waits();
   void mix_if_complete();
   void say_who_is_slow(exchange::Member last);
   void mix();

@@ -355,7 +355,9 @@ TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
     feed(Mixed{});
   }
   ASSERT_EQ(said.size(), 6U) << "at 20 s, a minute later, 2, 4, 8 and 16 minutes later";
-  EXPECT_EQ(said[0], "waited 20s for the message of slow (exchange 0)");
+  EXPECT_EQ(
+      said[0],
+      "waited 20s for the message of slow, which may have waited for others itself (exchange 0)");
 }
 
 // A neighbour on a ring of three that answers "not yet" as long as it is waited for, and then
@@ -364,7 +366,7 @@ class HoldsUp : public ::testing::Test {
  protected:
   HoldsUp() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) {
     ExchangeOptions options;
-    options.schedule.steps = 1000;
+    options.schedule.steps = 1'000'000;
     machine_.emplace(options, *topology_, 0, std::vector<std::string>{"we", "quick", "liar"}, 0,
                      now_);
     feed(HelloReceived{2, 0, true, {}});
@@ -372,42 +374,68 @@ class HoldsUp : public ::testing::Test {
   }
   void feed(Event event) { machine_->on(std::move(event), now_); }
   void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
-  // How long the next exchange waits.
-  double exchange(bool liar_sends_in_time) {
+  // How long the next exchange waits. `most`: after so long it sends, at the latest.
+  double exchange(Duration most = std::chrono::hours(1)) {
     const TimePoint began = now_;
     const Exchange at = machine_->exchange();
+    now_ += kWork;
     feed(Trained{});
-    if (liar_sends_in_time) came(2, at);
     came(1, at);
+    const TimePoint waiting = now_;
+    if (most == Duration::zero()) came(2, at);
     while (machine_->state() == ExchangeMachine::State::kWaiting) {
-      now_ = *machine_->next_deadline();
+      now_ = std::min(*machine_->next_deadline(), waiting + most);
       feed(Answered{2, at, at, false, {}});
+      if (now_ == waiting + most) came(2, at);
       feed(Tick{});
     }
-    const double waited = to_seconds(now_ - began);
+    const double waited = to_seconds(now_ - waiting);
     came(2, at);
     feed(Mixed{});
     return waited;
   }
+  // Calm exchanges, for so long.
+  void calm(Duration time) {
+    for (const TimePoint until = now_ + time; now_ < until;) {
+      EXPECT_EQ(exchange(Duration::zero()), 0);
+    }
+  }
 
+  static constexpr Duration kWork = std::chrono::milliseconds(50);
   TimePoint now_{};
   std::unique_ptr<const topologies::Topology> topology_;
   std::optional<ExchangeMachine> machine_;
 };
 
-TEST_F(HoldsUp, ForHalfAsLongEachTimeButTheFirst) {
-  std::vector<double> waits;
-  for (int i = 0; i < 10; ++i) waits.push_back(exchange(false));
-  EXPECT_EQ(waits, (std::vector<double>{60, 60, 30, 15, 7.5, 3.75, 0, 0, 0, 0}));
+TEST_F(HoldsUp, TwiceAndThenForATenthOfTheTime) {
+  calm(std::chrono::seconds(1));
+  EXPECT_EQ(exchange(), 60);
+  EXPECT_NEAR(exchange(), 60, 0.1);
+  EXPECT_LT(exchange(), 7) << "of what was forgiven meanwhile";
+  double waited = 0;
+  const TimePoint from = now_;
+  while (now_ < from + std::chrono::minutes(20)) waited += exchange();
+  EXPECT_LT(waited, 0.12 * to_seconds(now_ - from));
+  EXPECT_GT(waited, 0.05 * to_seconds(now_ - from));
+  calm(std::chrono::minutes(20));
+  EXPECT_EQ(exchange(), 60) << "forgiven";
 }
 
-TEST_F(HoldsUp, OnceAndIsForgivenWhenItWasInTimeForAWhile) {
-  EXPECT_EQ(exchange(false), 60);
-  for (int i = 0; i < 15; ++i) EXPECT_EQ(exchange(true), 0);
-  EXPECT_EQ(exchange(false), 60) << "the second";
-  EXPECT_EQ(exchange(false), 30);
-  for (int i = 0; i < 32; ++i) EXPECT_EQ(exchange(true), 0);
-  EXPECT_EQ(exchange(false), 60);
+// That its message comes in the end makes no difference.
+TEST_F(HoldsUp, NoLongerWhereItSendsJustInTime) {
+  for (const double seconds : {55.0, 5.0}) {
+    calm(std::chrono::minutes(20));
+    double waited = 0;
+    const TimePoint from = now_;
+    while (now_ < from + std::chrono::minutes(20)) waited += exchange(from_seconds(seconds));
+    EXPECT_LT(waited, 120 + 0.12 * to_seconds(now_ - from)) << seconds;
+  }
+}
+
+// Its device became slower. That is its pace from now on.
+TEST_F(HoldsUp, NotWhereItIsSlowEachTime) {
+  calm(std::chrono::seconds(1));
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(exchange(std::chrono::seconds(2)), 2) << i;
 }
 
 // Where exchanges take hundredths of a second the deadline stays near its least, and whoever is
