@@ -4,6 +4,7 @@
 //   adapt() -> message() to every receiver -> absorb() what came, column by column -> conclude()
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,10 @@ struct Links {
   std::span<const topologies::Weight> senders;    // W_ij, ascending by node
   std::span<const topologies::Weight> receivers;  // W_ji, ascending by node
   std::span<const Node> absent = {};              // ascending: what they are sent does not come
+
+  bool is_sender(Node other) const {
+    return std::ranges::binary_search(senders, other, {}, &topologies::Weight::node);
+  }
 };
 
 // What a node sends at one mixing: a view of the sender's own state, valid until its conclude().
@@ -159,6 +164,9 @@ class Algorithm {
   // Whether both ends of an edge keep count of what passed it. Then forget() both counts of an edge
   // whose other end has begun anew, and what it had not taken is lost with it.
   virtual bool counts_on_edges() const { return false; }
+  // Who got nothing since this was asked last, as it only takes (push-sum's weight). Asked between
+  // two calls of the above.
+  virtual std::optional<Node> drained_by() { return std::nullopt; }
   virtual void forget(Node) {}
 };
 

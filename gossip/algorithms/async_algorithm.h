@@ -82,6 +82,7 @@ class AsyncAlgorithm {
   }
   // As of Algorithm.
   virtual bool counts_on_edges() const { return false; }
+  virtual std::optional<Node> drained_by() { return std::nullopt; }
   virtual void forget(Node) {}
 };
 

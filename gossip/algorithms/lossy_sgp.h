@@ -6,6 +6,9 @@
 // by u / w a step. Bytes a message: 8 (d + 1), twice those of sgp.
 #pragma once
 
+#include <optional>
+#include <utility>
+
 #include "gossip/algorithms/mass_ledger.h"
 #include "gossip/algorithms/mixer.h"
 
@@ -40,6 +43,7 @@ class LossySgp final : public Algorithm<T> {
 
   bool counts_on_edges() const override { return true; }
   void forget(Node other) override { ledger_.forget(other); }
+  std::optional<Node> drained_by() override { return std::exchange(drained_by_, std::nullopt); }
 
   const MassLedger& ledger() const { return ledger_; }
 
@@ -50,6 +54,7 @@ class LossySgp final : public Algorithm<T> {
   Vector<T> z_;
   Vector<T> update_;                  // of the last local steps
   std::vector<Message<T>> messages_;  // by receiver
+  std::optional<Node> drained_by_;
 };
 
 }  // namespace starling::gossip

@@ -11,6 +11,8 @@ namespace starling::gossip {
 namespace {
 
 constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap around
+constexpr double kLittleWeight = 0x1p-6;
+constexpr double kTakenMost = 0.5;
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
@@ -41,6 +43,12 @@ void MassLedger::add(std::span<const T> update, double factor) {
     }
     mass_[i] += fixed(change);
   }
+}
+
+bool MassLedger::is_drained_by(Node other) const {
+  if (weight() >= kLittleWeight) return false;
+  const auto last = [](std::span<const Fixed> total) { return total.empty() ? 0 : total.back(); };
+  return value(last(pushed(other)) - last(pulled(other))) > kTakenMost;
 }
 
 std::span<const std::byte> MassLedger::push(Node to, double fraction) {
@@ -98,11 +106,8 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
 }
 
 void MassLedger::forget(Node other) {
-  for (auto* totals : {&pushed_, &pulled_}) {
-    const auto edge = totals->find(other);
-    if (edge == totals->end()) continue;
-    for (Fixed& x : edge->second) x = 0;
-  }
+  pushed_.erase(other);
+  pulled_.erase(other);
   passed_on_.erase(other);
 }
 

@@ -56,6 +56,10 @@ class MassLedger {
   // model stays: else others would take this node's pushes for lies.
   template <class T>
   void add(std::span<const T> update, double factor);
+  // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
+  // back. Where it could, having an edge to here, it gets no more: a node that only takes would
+  // have all weight of its neighbours, who then could not mix with each other either.
+  bool is_drained_by(Node other) const;
   // Pushes `fraction` of the mass onto the edge, nothing below kLeastWeight. Returns the edge's
   // total, valid and unchanged until the next push there.
   std::span<const std::byte> push(Node to, double fraction);
@@ -70,7 +74,7 @@ class MassLedger {
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>
   void read_new(Node from, std::span<const std::byte> total, std::span<T> z) const;
-  // Both totals of the edge begin at 0 again: its other end has lost them.
+  // Both totals of the edge begin at 0 again: its other end has lost them. O(1) where they are 0.
   void forget(Node other);
   // The mass here, without the edges.
   void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }

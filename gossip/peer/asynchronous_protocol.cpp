@@ -236,6 +236,7 @@ void AsynchronousProtocol::mix(std::span<const float> update) {
   links.receivers = receivers;
   const bool waited = algorithm_->waiting();
   transmit(algorithm_->trained(update, links, rng_));
+  say_who_drained(algorithm_->drained_by());
   if (waited || !algorithm_->waiting()) return;
   asked_at_ = host_.now();
   give_up_at_ = asked_at_ + patience();

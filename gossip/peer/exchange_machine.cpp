@@ -32,7 +32,6 @@ constexpr int kLongestWaits = 2;
 constexpr Duration kUsualWait = std::chrono::milliseconds(100);
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
-constexpr Duration kSlowPauseMax = std::chrono::hours(1);
 
 }  // namespace
 
@@ -315,8 +314,10 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     if (neighbour.met && neighbour.reachable && !neighbour.arrivals.contains(exchange_) &&
         neighbour.latest > exchange_) {
       ++traffic_.lost;
-      say(LogLevel::kInfo, fmt::format("{} is at exchange {}: its message of exchange {} is lost",
-                                       names_[sender.node], neighbour.latest, exchange_));
+      if (neighbour.lost_line.is_due(now_)) {
+        say(LogLevel::kInfo, fmt::format("{} is at exchange {}: its message of exchange {} is lost",
+                                         names_[sender.node], neighbour.latest, exchange_));
+      }
     }
     std::optional<Arrival> message = take_message(neighbour);
     const bool came = message.has_value();
@@ -610,14 +611,12 @@ void ExchangeMachine::handle(MessageReceived& came) {
 // who it is should be known, though not from a line an exchange.
 void ExchangeMachine::say_who_is_slow(Member last) {
   const Duration waited = now_ - waiting_;
-  if (waited < std::max(kLongWait, 4 * work_) || now_ < slow_next_) return;
+  if (waited < std::max(kLongWait, 4 * work_) || !slow_.is_due(now_)) return;
   say(LogLevel::kInfo,
       fmt::format("waited {} for the message of {}, which may have waited for others itself "
                   "(exchange {})",
                   format_duration(std::chrono::round<std::chrono::seconds>(waited)), names_[last],
                   exchange_));
-  slow_next_ = now_ + slow_pause_;
-  slow_pause_ = std::min(2 * slow_pause_, kSlowPauseMax);
 }
 
 void ExchangeMachine::keep(Arrival arrival) {

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
+#include "gossip/peer/seldom_line.h"
 #include "gossip/progress/ahead_bound.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
@@ -234,6 +235,7 @@ class ExchangeMachine {
     int lost_in_a_row = 0;                        // given up, though it answered
     WaitBudget budget;                            // how long it may hold us up
     std::optional<exchange::Exchange> wait_over;  // in this exchange
+    SeldomLine lost_line;                         // its messages are lost
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
@@ -319,10 +321,9 @@ class ExchangeMachine {
   TimePoint waiting_{};                               // since
   TimePoint patient_since_{};  // waiting_, or later: when it was seen that the network runs already
   Duration work_{};            // of the last local steps
-  TimePoint slow_next_ = TimePoint::min();  // of the next line about who is slow
-  Duration slow_pause_ = std::chrono::minutes(1);
-  bool gave_up_ = false;  // in this exchange a neighbour's deadline passed
-  TimePoint resume_{};    // kPacing: until
+  SeldomLine slow_;            // who lets others wait
+  bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
+  TimePoint resume_{};         // kPacing: until
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found

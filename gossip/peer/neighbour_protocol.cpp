@@ -191,6 +191,7 @@ void NeighbourProtocol::remake(std::span<const float> model) {
 void NeighbourProtocol::trained(double loss_sum, const LocalPhase& phase) {
   const auto suspect = usual_first_.suspect() ? usual_first_.suspect() : usual_second_.suspect();
   if (!learned(loss_sum, phase, suspect)) return;
+  say_who_drained(algorithm_->drained_by());
   take_postponed();
   on(exchange::Trained{});
 }

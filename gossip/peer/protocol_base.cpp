@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/peer/protocol_base.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <memory>
 
@@ -49,6 +51,14 @@ bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
   if (!suspect) suspect = suspect_;
   host_.failed(diverged(phase.step, suspect ? names_[*suspect] : std::string()));
   return false;
+}
+
+void ProtocolBase::say_who_drained(std::optional<Member> taker) {
+  if (!taker || !drained_.is_due(host_.now())) return;
+  host_.say(LogLevel::kWarning,
+            fmt::format("the weight of this peer's model went to {}, which gives none back: it "
+                        "gets no more until it does",
+                        names_[*taker]));
 }
 
 LocalPhase ProtocolBase::phase_of(Exchange exchange) const {

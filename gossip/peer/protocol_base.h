@@ -11,6 +11,7 @@
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_protocol.h"
 #include "gossip/peer/network_run.h"
+#include "gossip/peer/seldom_line.h"
 #include "gossip/peer/training_protocol.h"
 #include "gossip/training/step_schedule.h"
 
@@ -35,6 +36,8 @@ class ProtocolBase : public TrainingProtocol {
   // Counts these losses. False: they are no number, and the host has been told. `suspect`: who may
   // be the cause; none: a donor that is suspected.
   bool learned(double loss_sum, const LocalPhase& phase, std::optional<Member> suspect = {});
+  // Now and then.
+  void say_who_drained(std::optional<Member> taker);
   LocalPhase phase_of(Exchange exchange) const;
   TrainingProgress progress_at(std::string_view state, Exchange exchange) const;
 
@@ -50,6 +53,7 @@ class ProtocolBase : public TrainingProtocol {
   double loss_sum_ = 0;
   std::uint64_t loss_steps_ = 0;
   std::optional<Member> suspect_;  // a donor
+  SeldomLine drained_;
 };
 
 }  // namespace starling::gossip

@@ -273,6 +273,24 @@ TEST(MassLedger, WhatCameBetweenTwoPushesCountsTogether) {
 }
 
 // What it would push otherwise, others would take for a lie of its own.
+// Node 1 takes half of what is there each time and gives nothing, node 2 a tenth.
+TEST(MassLedger, KnowsWhoOnlyTakes) {
+  MassLedger ledger(1, 3);
+  int pushes = 0;
+  while (!ledger.is_drained_by(1)) {
+    EXPECT_GE(ledger.weight(), 0x1p-6);
+    ledger.push(1, 0.5);
+    ledger.push(2, 0.1);
+    ++pushes;
+  }
+  EXPECT_EQ(pushes, 6) << "0.45^6 < 2^-6";
+  EXPECT_FALSE(ledger.is_drained_by(2)) << "it took less than a half";
+  const std::vector<MassLedger::Fixed> back = {0, MassLedger::Fixed{1} << 39};
+  ledger.open(1);
+  ledger.pull(1, std::as_bytes(std::span(back)), {0, 2});
+  EXPECT_FALSE(ledger.is_drained_by(1));
+}
+
 TEST(MassLedger, HoldsNoMoreWeightThanThereCanBe) {
   MassLedger ledger(1, 2);
   ledger.reset(std::span<const double>(std::vector<double>{3}));

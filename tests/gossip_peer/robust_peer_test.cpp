@@ -147,6 +147,40 @@ TEST(RepeatedFaults, AMemberThatSendsHugeNumbersFillsNoLog) {
   }
 }
 
+// It confirms what is pushed to it, and its own totals stay 0. Did the others go on giving, none
+// would have a weight to mix with within a hundred exchanges.
+TEST(RobustPeers, WhoTakesAllWeightIsNamedAndStopsNobody) {
+  for (const std::string algorithm : {"sgp", "push-sum"}) {
+    PeerWorld world(testing::small_network_of_steps(600, "complete", 5, algorithm), 5);
+    world.on_transfer = [&](std::size_t from, std::size_t, const protocol::VectorTransfer&,
+                            SharedBytes& data) {
+      if (from == 4 && !data.empty()) data = SharedBytes::own(Bytes(data.size()));
+    };
+    world.begin();
+    world.run_to_end();
+    float furthest = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::size_t lines = 0;
+      for (const std::string& line : world.said(i)) {
+        lines += line.find("went to node-05, which gives none back") != line.npos ? 1 : 0;
+      }
+      EXPECT_GE(lines, 1U) << algorithm << " " << i;
+      EXPECT_LE(lines, 3U) << algorithm << " " << i;
+      const std::vector<float> own(world.training(i).model()->begin(),
+                                   world.training(i).model()->end());
+      const auto first = *world.training(0).model();
+      for (std::size_t k = 0; k < own.size(); ++k) {
+        furthest = std::max(furthest, std::abs(own[k] - first[k]));
+      }
+      const auto evaluated =
+          train::evaluate(*world.experiment.model, own, world.experiment.parts.front());
+      ASSERT_TRUE(evaluated);
+      EXPECT_GT(evaluated->accuracy.value(), 0.85) << algorithm << " " << i;
+    }
+    EXPECT_LT(furthest, 0.2F) << algorithm;
+  }
+}
+
 TEST(RepeatedFaults, BeginAgainOnceTheyHaveEnded) {
   RepeatedFault fault("message", "were left out", {"cam-0", "cam-1"});
   EXPECT_FALSE(fault.ended(1, 1)) << "it never began";
