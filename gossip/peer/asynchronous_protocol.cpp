@@ -388,6 +388,7 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
                                     .scalar = pair.scalar.value_or(0),
                                     .has_scalar = pair.scalar.has_value()};
   if (pair.kind == PairMessage::Kind::kRequest && ++requests_[from] > kRequestsMax) {
+    if (phases_ == 0) return;  // the others began sooner
     return ignore(from, fmt::format("{} asks for this peer's model more than {} times in a local "
                                     "phase: not answered",
                                     names_[from], kRequestsMax));

@@ -432,6 +432,28 @@ TEST_F(HoldsUp, NoLongerWhereItSendsJustInTime) {
   }
 }
 
+// It answers that it is at the first exchange and sends nothing, as a peer does that is started
+// again and waits for a model.
+TEST_F(HoldsUp, NotOnceItSaysThatItIsFarBehind) {
+  calm(std::chrono::seconds(10));
+  double waited = 0;
+  for (int i = 0; i < 100; ++i) {
+    const TimePoint began = now_;
+    const Exchange at = machine_->exchange();
+    now_ += kWork;
+    feed(Trained{});
+    came(1, at);
+    while (machine_->state() == ExchangeMachine::State::kWaiting) {
+      now_ = *machine_->next_deadline();
+      feed(Tick{});
+      feed(Answered{2, at, 1, false, {}});
+    }
+    waited += to_seconds(now_ - began - kWork);
+    feed(Mixed{});
+  }
+  EXPECT_LT(waited, 1) << "of one answer";
+}
+
 // Its device became slower. That is its pace from now on.
 TEST_F(HoldsUp, NotWhereItIsSlowEachTime) {
   calm(std::chrono::seconds(1));
