@@ -14,7 +14,9 @@ constexpr unsigned kDoubtDoublingsMax = 6;
 
 }  // namespace
 
+// The others have not been asked about a claim of who made none before.
 void AheadClaims::hear(Member from, Further further) {
+  if (!claims_[from]) answered_at_.reset();
   claims_[from] = Claim{std::move(further), claims_[from] && claims_[from]->doubted};
 }
 
@@ -22,7 +24,9 @@ void AheadClaims::begin(Progress at) {
   for (auto& claim : claims_) {
     if (claim && claim->further.next <= at) claim.reset();
   }
-  answered_at_.reset();
+  if (std::ranges::none_of(claims_, [](const auto& claim) { return claim.has_value(); })) {
+    answered_at_.reset();
+  }
   ignored_until_ = {};
 }
 

@@ -62,7 +62,8 @@ class AheadClaims {
   };
   std::vector<std::optional<Claim>> claims_;  // by member
   std::vector<Record> records_;
-  std::optional<TimePoint> answered_at_;  // the others have, in this exchange
+  // The others have, about the claims that there are: also where exchanges end sooner than that.
+  std::optional<TimePoint> answered_at_;
   std::optional<TimePoint> looks_at_;
   TimePoint ignored_until_{};  // all claims
   ExchangePace pace_;

@@ -115,6 +115,25 @@ TEST(AllReduceMemory, AllThatWereStartedAgainBackTheirFirstMean) {
   for (Member m = 0; m < 5; ++m) EXPECT_LE(unbacked(network, m), 1U) << network.trace();
 }
 
+// A power cut: one checkpoint is newer than the others. Its member alone is further, and those who
+// are behind end exchanges sooner than anybody has to answer.
+TEST(AllReduceMemory, AllThatWereStartedAgainComeToTheOneThatIsFurther) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    World world = quick_world(5, 60, seed);
+    world.spread = 0.1;
+    ReduceNetwork network(world);
+    for (Member m = 0; m < 5; ++m) {
+      network.after(2, [&network, m] { network.restart(m, m == 4 ? 1 : 4, 1); });
+    }
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.wrong_results(), "");
+    for (Member m = 0; m < 5; ++m) {
+      EXPECT_EQ(network.finished(m).back().next, testing::at(60)) << m << " " << seed;
+      EXPECT_LE(unbacked(network, m), 20U) << m << " " << seed;
+    }
+  }
+}
+
 // More than half were not: they back what they reduce with the others, whoever gathered before.
 TEST(AllReduceMemory, WhoWasStartedAgainTakesPartAmongAMajorityThatWasNot) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -237,6 +237,37 @@ TEST_F(FurtherByWord, ADonorIsWaitedForAsLongAsForPieces) {
   EXPECT_LE(world.scheduler.now() - asked, 8 * world.options.patience_min);
 }
 
+// All begin from checkpoints, none of which is of the same exchange, and none remembers what it
+// promised. Within 20 s they go on together, as fast as before.
+TEST(AllReduceProtocol, AfterAPowerCutAllGoOnTogether) {
+  for (const char* const algorithm : {"all-reduce", "diloco-all", "all-reduce:group=3"}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      PeerWorld world(testing::small_network_of_steps(100'000, "ring", 5, algorithm), seed);
+      world.phase = [] { return 10ms; };
+      world.options.checkpoint_every = 1s;
+      world.begin();
+      for (int cut = 0; cut < 2; ++cut) {
+        world.run_for(from_seconds(world.rng.uniform(3, 6)));
+        for (std::size_t i = 0; i < 5; ++i) world.kill(i);
+        for (std::size_t i = 0; i < 5; ++i) {
+          world.run_for(from_seconds(world.rng.uniform(0, 0.2)));
+          world.start(i);
+        }
+        std::vector<Exchange> before;
+        world.run_for(20s);
+        for (std::size_t i = 0; i < 5; ++i) before.push_back(world.progress(i).exchange);
+        world.run_for(10s);
+        for (std::size_t i = 0; i < 5; ++i) {
+          const std::string where =
+              fmt::format("{} seed {} cut {} peer {}", algorithm, seed, cut, i);
+          EXPECT_GT(world.progress(i).exchange, before[i] + 50) << where;
+          EXPECT_FALSE(world.training(i).support().minority) << where;
+        }
+      }
+    }
+  }
+}
+
 // --- without a quorum ----------------------------------------------------------------------------
 
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
