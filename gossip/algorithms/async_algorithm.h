@@ -82,6 +82,8 @@ class AsyncAlgorithm {
   }
   // As of Algorithm.
   virtual bool counts_on_edges() const { return false; }
+  // What its model counts with (push-sum).
+  virtual double weight() const { return 1; }
   virtual std::optional<Node> drained_by() { return std::nullopt; }
   virtual void forget(Node) {}
 };

@@ -66,6 +66,13 @@ std::span<const std::byte> MassLedger::push(Node to, double fraction) {
   return std::as_bytes(std::span<const Fixed>(total));
 }
 
+double MassLedger::weight_of(std::span<const std::byte> total) {
+  Fixed weight = 0;
+  STARLING_CHECK(total.size() >= sizeof weight);
+  std::memcpy(&weight, total.last(sizeof weight).data(), sizeof weight);
+  return value(weight);
+}
+
 void MassLedger::open(Node from) { pulled_[from].resize(mass_.size()); }
 
 void MassLedger::pull(Node from, std::span<const std::byte> total, Columns elements) {

@@ -42,6 +42,9 @@ class MassLedger {
     return (size + 1) * sizeof(Fixed);
   }
 
+  // Of an edge's total: the weight.
+  static double weight_of(std::span<const std::byte> total);
+
   // w = 1 and x = 0. `members` begin with a weight of 1 each.
   explicit MassLedger(std::size_t size, Node members = kMembersMax)
       : mass_(size + 1), members_(members) {

@@ -44,7 +44,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   void forget(Node other) override;
   std::optional<Node> drained_by() override { return std::exchange(drained_by_, std::nullopt); }
 
-  double weight() const { return ledger_ ? ledger_->weight() : weight_; }
+  double weight() const override { return ledger_ ? ledger_->weight() : weight_; }
   const std::optional<MassLedger>& ledger() const { return ledger_; }
 
  private:

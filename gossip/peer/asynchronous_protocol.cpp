@@ -27,6 +27,10 @@ constexpr std::size_t kAsyncDonorsMax = 4;
 // How many requests of one neighbour are answered between two local phases. Each answer moves this
 // model half way to the neighbour's. A faster neighbour asks more than once.
 constexpr int kRequestsMax = 16;
+// The most of a weight of 1 that may be on its way, of all receivers together.
+constexpr double kUnderWayMost = 15.0 / 16;
+// Who is done waits so many of its own local phases for one of somebody else.
+constexpr int kPhasesWaited = 16;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 
@@ -197,36 +201,52 @@ void AsynchronousProtocol::phase_ended(const Phase& phase, double loss_sum) {
 // The neighbours hear of it, so that those who are done as well rest.
 void AsynchronousProtocol::finish() {
   state_ = State::kFinished;
+  advanced_at_ = host_.now();
   for (const auto& [member, neighbour] : neighbours_) introduce(member);
   alarm_ = host_.now() + std::max(work_, kLeastPace);
   for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
   host_.finished();
 }
 
+void AsynchronousProtocol::note_phases(Neighbour& neighbour, Exchange phases) {
+  if (phases > neighbour.most_phases) advanced_at_ = host_.now();
+  neighbour.most_phases = std::max(neighbour.most_phases, phases);
+  neighbour.phases = phases;
+}
+
+bool AsynchronousProtocol::is_over() const {
+  return is_finished() &&
+         host_.now() >= advanced_at_ + std::max(limits_.max, kPhasesWaited * work_);
+}
+
 bool AsynchronousProtocol::somebody_trains() const {
+  if (is_over()) return false;
   return std::ranges::any_of(neighbours_, [this](const auto& entry) {
     return entry.second.open() && entry.second.phases < total_;
   });
 }
 
-// Along the edges of now, a real peer's now being its own phases, to those who are there and took
-// the last total: what the others would get stays here. So no more mass than that of one push is
-// ever under way to one who was cut off, however long it takes to find out and however short phases
-// are. Nor does any travel between a minority and a quorum, whose model will replace it: a minority
-// only asks whether there is one.
+// Along the edges of now, a real peer's now being its own phases, to those who are there: what the
+// others would get stays here. So does what would make kUnderWayMost of a weight on its way to one
+// of d receivers, by which the others could find themselves without any when it was cut off,
+// however long it takes to find out and however short phases are. Nor does any travel between a
+// minority and a quorum, whose model will replace it: a minority only asks whether there is one.
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
   const bool is_minority = support().minority;
   // What a quorum did not take before comes with the next totals.
   if (std::exchange(was_minority_, is_minority) && !is_minority) {
-    for (auto& [member, neighbour] : neighbours_) neighbour.unconfirmed = 0;
+    for (auto& [member, neighbour] : neighbours_) neighbour.unconfirmed.forget();
   }
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
+  const double weight = algorithm_->weight();
+  const double most = kUnderWayMost / static_cast<double>(matrix_->receivers(self_).size());
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
     const Neighbour& neighbour = neighbours_[receiver.node];
     const bool is_apart = is_minority != neighbour.support.minority;
-    if (neighbour.open() && !is_apart && neighbour.unconfirmed == 0) {
+    const bool has_room = neighbour.unconfirmed.has_room(weight * receiver.weight, most);
+    if (neighbour.open() && !is_apart && has_room) {
       receivers.push_back(receiver);
     } else {
       links.self_weight += receiver.weight;
@@ -291,7 +311,10 @@ void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) 
     pair.packed = message.packed.size();
     if (message.has_scalar) pair.scalar = message.scalar;
     if (message.kind == Kind::kRequest) asked_ = each.to;
-    if (algorithm_->counts_on_edges()) neighbours_[each.to].unconfirmed = message.number;
+    if (algorithm_->counts_on_edges()) {
+      const double total = MassLedger::weight_of(message.packed);
+      neighbours_[each.to].unconfirmed.sent(message.number, total);
+    }
     const ByteView bytes =
         message.packed.empty() ? as_bytes(std::span(message.vector)) : ByteView(message.packed);
     send(each.to, pair, SharedBytes(each.message, bytes));
@@ -325,17 +348,19 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
   Neighbour& neighbour = neighbours_[from];
   if (neighbour.incarnation != pair.sender_incarnation) {
     neighbour.incarnation = pair.sender_incarnation;
-    neighbour.unconfirmed = 0;
+    neighbour.unconfirmed.restart();
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  neighbour.phases = std::min(pair.phases, total_);
+  note_phases(neighbour, std::min(pair.phases, total_));
   neighbour.support = whole.transfer.support;
   neighbour.support_at = host_.now();
   // Who introduces itself may have forgotten what it was sent.
   const bool is_reply = pair.kind == PairMessage::Kind::kReply;
-  if (is_reply ? pair.number == neighbour.unconfirmed : pair.number == 0) {
-    neighbour.unconfirmed = 0;
+  if (is_reply) {
+    neighbour.unconfirmed.confirmed(pair.number);
+  } else if (pair.number == 0) {
+    neighbour.unconfirmed.forget();
   }
   if (pair.receiver_incarnation != incarnation_) {
     introduce(from);
@@ -344,7 +369,8 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
     // may hear nothing from us but answers, and must learn that a quorum went on without it.
     if (!is_reply) confirm(from, 0);
   } else if (pair.number > 0 && !is_confirmation(pair)) {
-    if (state_ == State::kCopying) return;  // it keeps what it has until we introduce ourselves
+    if (is_over() || state_ == State::kCopying)
+      return;  // it keeps what it has until we introduce ourselves
     if (!behind()) receive(from, pair, whole.data);
     if (algorithm_->counts_on_edges()) confirm(from, pair.number);
   }
@@ -410,7 +436,7 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
 void AsynchronousProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   if (from >= names_.size() || hello.exchange > total_) return;  // no peer of this run is there
   Neighbour& neighbour = neighbours_[from];
-  neighbour.phases = hello.exchange;
+  note_phases(neighbour, hello.exchange);
   neighbour.support = hello.support;
   neighbour.support_at = host_.now();
   const Exchange learnt = std::max(phases_, caught_up_);
@@ -425,7 +451,7 @@ void AsynchronousProtocol::link_lost(Member member) {
   if (found == neighbours_.end()) return;
   found->second.heard = false;
   found->second.far_ahead = false;
-  found->second.unconfirmed = 0;
+  found->second.unconfirmed.forget();
   if (asked_ == member) give_up();
 }
 

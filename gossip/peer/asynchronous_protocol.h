@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "gossip/peer/protocol_base.h"
 #include "gossip/peer/repeated_fault.h"
+#include "gossip/peer/unconfirmed_pushes.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
@@ -18,13 +19,14 @@
 
 namespace starling::gossip {
 
-// Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains.
-// A message bears the incarnations of its sender and, as far as the sender knows it, of its
-// receiver: what was meant for a former process is not taken, and nothing is sent before a
-// neighbour's incarnation is known, so that no mass is put on an edge whose other end counts
-// differently. An empty push with the number 0 says no more than who sends, and where it is; an
-// empty reply with that number, that nothing of its receiver is taken, as a quorum went on without
-// it.
+// Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains: as
+// long as one says that it did another local phase, and some time after the last one. Then its
+// model changes no more, whatever comes. A message bears the incarnations of its sender and, as far
+// as the sender knows it, of its receiver: what was meant for a former process is not taken, and
+// nothing is sent before a neighbour's incarnation is known, so that no mass is put on an edge
+// whose other end counts differently. An empty push with the number 0 says no more than who sends,
+// and where it is; an empty reply with that number, that nothing of its receiver is taken, as a
+// quorum went on without it.
 class AsynchronousProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
@@ -62,10 +64,11 @@ class AsynchronousProtocol final : public ProtocolBase {
   struct Neighbour {
     std::uint32_t incarnation = 0;  // 0: not known
     Exchange phases = 0;            // done
+    Exchange most_phases = 0;       // the same, ever
     bool heard = false;             // over the present link: its incarnation is this one
     bool reachable = true;          // by failure detection
     bool far_ahead = false;         // when its link came up
-    std::uint64_t unconfirmed = 0;  // number of the total that is on its way there; 0: none
+    UnconfirmedPushes unconfirmed;  // where the algorithm counts on edges
     protocol::Support support;      // as it said last
     TimePoint support_at{};         // when that was
 
@@ -77,6 +80,8 @@ class AsynchronousProtocol final : public ProtocolBase {
   std::vector<Member> far_ahead() const;
   std::vector<Member> donors() const;
   bool behind() const { return state_ == State::kCopying || !donors().empty(); }
+  void note_phases(Neighbour& neighbour, Exchange phases);
+  bool is_over() const;
   bool somebody_trains() const;
   void begin_if_joined();
   void go_on();
@@ -122,6 +127,7 @@ class AsynchronousProtocol final : public ProtocolBase {
   Patience patience_;               // for replies
   Traffic traffic_;                 // replies that came late
   std::optional<TimePoint> alarm_;  // joining, finished: see tick()
+  TimePoint advanced_at_{};         // here or at a neighbour, the last local phase
   std::optional<TimePoint> give_up_at_;
 };
 

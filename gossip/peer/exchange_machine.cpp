@@ -677,7 +677,8 @@ void ExchangeMachine::handle(const Answered& answered) {
     neighbour.alive_at = now_;
   } else {
     neighbour.given_up = exchange_;  // it has left it out, or is about to
-    // It comes nearer by a model that it copies: until it is heard again, it is not asked each time.
+    // It comes nearer by a model that it copies: until it is heard again, it is not asked each
+    // time.
     if (answered.exchange < exchange_) neighbour.missed = true;
   }
   mix_if_complete();

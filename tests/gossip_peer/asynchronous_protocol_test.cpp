@@ -293,6 +293,34 @@ TEST(AsynchronousProtocol, GivesUpAReplyAfterItsPatience) {
   EXPECT_LE(requests[2] - requests[0], 3s);
 }
 
+// A neighbour says for ever that it did no phase. What it sends once all others have been done for
+// a while changes nobody's model.
+TEST(AsynchronousProtocol, WhatComesLongAfterTheRunChangesNothing) {
+  for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
+    PeerWorld world(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
+    world.on_transfer = [&](std::size_t from, std::size_t, VectorTransfer& transfer, SharedBytes&) {
+      auto* pair = std::get_if<PairMessage>(&transfer.content);
+      if (from == 3 && pair != nullptr) pair->phases = 0;
+    };
+    world.begin();
+    world.run_to_end();
+    world.run_for(3min);
+    std::size_t sent = 0;
+    watch_pairs(world, [&](std::size_t from, const PairMessage&, const SharedBytes& data) {
+      sent += from != 3 && !data.empty() ? 1 : 0;
+    });
+    std::vector<std::vector<float>> models;
+    for (std::size_t i = 0; i < 3; ++i) {
+      models.emplace_back(world.training(i).model()->begin(), world.training(i).model()->end());
+    }
+    world.run_for(1min);
+    EXPECT_EQ(sent, 0U) << algorithm;
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(std::ranges::equal(models[i], *world.training(i).model())) << algorithm;
+    }
+  }
+}
+
 // Who is done by far the first still ends near the others, and in the end all is quiet.
 TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
@@ -338,7 +366,8 @@ TEST(AsynchronousProtocol, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
     start_without(world, 3);
     bool told_its_own = false;
     watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
-      if (from == 3 && pair.number > 0 && world.copies_begun(3) == 0) told_its_own = true;
+      const bool has_model = pair.floats + pair.packed > 0;
+      if (from == 3 && has_model && world.copies_begun(3) == 0) told_its_own = true;
     });
     start_late(world, 3);
     world.run_to_exchange(3, 20);
