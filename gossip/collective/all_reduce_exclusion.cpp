@@ -25,11 +25,14 @@ void AllReduceMachine::settle_difference() {
   for (const auto& [sha256, members] : list.done) {
     if (sha256 != agreed) others.insert(others.end(), members.begin(), members.end());
   }
-  say(LogLevel::kWarning,
-      fmt::format("exchange {}, attempt {}: {} ended with another mean than the others: one member "
-                  "sends wrong numbers, and the exchange goes on with one mean",
-                  gather_->at.exchange, gather_->attempt,
-                  list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
+  if (differs_.is_due(now_)) {
+    say(LogLevel::kWarning,
+        fmt::format(
+            "exchange {}, attempt {}: {} ended with another mean than the others: one member "
+            "sends wrong numbers, and the exchange goes on with one mean",
+            gather_->at.exchange, gather_->attempt,
+            list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
+  }
   if (stands || lists_of(gather_->at) >= kListsMax) {
     for (const Member m : others) exclude(m, "does not hold the mean that was named");
   }
@@ -60,6 +63,7 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 void AllReduceMachine::exclude(Member member, std::string_view why) {
   if (member == self_ || !listed_.excluded.insert(member).second) return;
   gather_->registered.remove(member);
+  if (!excludes_[member].is_due(now_)) return;
   say(LogLevel::kWarning,
       fmt::format("exchange {}: {} {}: it is left out", gather_->at.exchange, names_[member], why));
 }

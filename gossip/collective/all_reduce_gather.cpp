@@ -72,7 +72,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   } else {
     registration.lost = std::move(note.members);
   }
-  if (note.count != 0) registration.blame = Blame{note.other, note.count};
+  if (note.count != 0 && note.other != from) registration.blame = Blame{note.other, note.count};
   registration.fresh = note.fresh;
   add(from, std::move(registration));
 }
@@ -259,9 +259,11 @@ void AllReduceMachine::decide() {
   const auto cause = registered.find_cause();
   if (cause && registered.contains(cause->second.member)) {
     list.apart = {cause->first, cause->second.member};
-    say(LogLevel::kWarning,
-        fmt::format("exchange {}: {} waited in vain for {}, and they are kept apart",
-                    gather.at.exchange, names_[cause->first], names_[cause->second.member]));
+    if (kept_apart_[*list.apart].is_due(now_)) {
+      say(LogLevel::kWarning,
+          fmt::format("exchange {}: {} waited in vain for {}, and they are kept apart",
+                      gather.at.exchange, names_[cause->first], names_[cause->second.member]));
+    }
   }
   // Who accuses others each time may be the cause itself.
   if (list.apart && lists_of(gather.at) >= kListsMax) {

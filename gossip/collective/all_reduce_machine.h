@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/seldom_line.h"
 #include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/attempt_bounds.h"
 #include "gossip/collective/early_pieces.h"
@@ -286,6 +287,10 @@ class AllReduceMachine final : public Reducer {
   std::map<Member, Commit> told_;
   static constexpr int kTellersMin = 2;
   Lists listed_;
+  // Lines that a liar could cause in each exchange.
+  SeldomLine differs_;
+  std::map<Member, SeldomLine> excludes_;
+  std::map<std::pair<Member, Member>, SeldomLine> kept_apart_;
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.

@@ -200,6 +200,7 @@ bool AllReduceProtocol::is_usual(const collective::Finished& finished) {
   const std::span<const float> own = algorithm_->message(0).first;
   const std::span<const float> before = common_.empty() ? own : std::span<const float>(common_);
   if (usual_.accepts(self_, finished.mean.values, before)) return true;
+  if (!left_out_.is_due(host_.now())) return false;
   std::string names;
   for (const Member member : finished.members) {
     if (member != self_) names += (names.empty() ? "" : ", ") + names_[member];

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/seldom_line.h"
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/protocol_base.h"
 #include "gossip/peer/usual_distance.h"
@@ -88,6 +89,7 @@ class AllReduceProtocol final : public ProtocolBase {
   // In groups it is empty: there a mean is compared with this peer's own.
   std::vector<float> common_;
   UsualDistance usual_;
+  SeldomLine left_out_;  // a mean is
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;

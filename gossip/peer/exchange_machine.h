@@ -15,9 +15,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/seldom_line.h"
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
-#include "gossip/peer/seldom_line.h"
 #include "gossip/progress/ahead_bound.h"
 #include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"

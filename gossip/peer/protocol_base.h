@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/seldom_line.h"
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_protocol.h"
 #include "gossip/peer/network_run.h"
-#include "gossip/peer/seldom_line.h"
 #include "gossip/peer/training_protocol.h"
 #include "gossip/training/step_schedule.h"
 

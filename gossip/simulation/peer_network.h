@@ -34,7 +34,8 @@ class PeerNetwork {
     Duration retransmission = std::chrono::milliseconds(200);  // after a cut has ended
     Duration stall_max = std::chrono::seconds(30);  // something to send, and none of it leaves
     Duration idle_max = std::chrono::seconds(120);  // nothing comes
-    std::size_t queue_low = 256 * 1024;             // bytes under way before more is taken
+    // Bytes under way before more is taken: what Linux lets a TCP connection send ahead (tcp_wmem).
+    std::size_t queue_low = 4 * 1024 * 1024;
     Backoff::Options backoff{.minimum = std::chrono::milliseconds(100),
                              .maximum = std::chrono::seconds(5)};
   };

@@ -376,7 +376,6 @@ class HoldsUp : public ::testing::Test {
   void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
   // How long the next exchange waits. `most`: after so long it sends, at the latest.
   double exchange(Duration most = std::chrono::hours(1)) {
-    const TimePoint began = now_;
     const Exchange at = machine_->exchange();
     now_ += kWork;
     feed(Trained{});

@@ -7,7 +7,7 @@
 
 #include "core/base/clock.h"
 
-namespace starling::gossip {
+namespace starling {
 
 class SeldomLine {
  public:
@@ -25,4 +25,4 @@ class SeldomLine {
   Duration pause_ = std::chrono::minutes(1);
 };
 
-}  // namespace starling::gossip
+}  // namespace starling
