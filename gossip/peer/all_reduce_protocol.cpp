@@ -228,7 +228,9 @@ void AllReduceProtocol::mixed() {
   host_.advanced();  // while the model may be read
   // Who cannot know what the others do must not run through the exchanges, which take the least
   // time where nobody is waited for.
-  const bool apart = is_minority() || (in_groups() && heard_ == 0);
+  // Where more than half take part, nobody else can, whatever they forgot.
+  const bool are_most = 2 * (heard_ + 1) > names_.size();
+  const bool apart = in_groups() ? is_minority() || heard_ == 0 : is_minority() && !are_most;
   if (apart) resume_ = began_ + machine_->pace().value_or(Quorum::assumed_pace(work_));
   if (!apart || resume_ <= host_.now()) return go_on();
   state_ = State::kPacing;
@@ -241,15 +243,16 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
     return host_.say(LogLevel::kInfo, fmt::format("exchange {} had {} of {} members, a quorum",
                                                   at_.exchange, members, names_.size()));
   }
-  const std::string few = fmt::format("no quorum of {}", names_.size() / 2 + 1);
-  const bool is_fresh = 2 * members > names_.size();
+  const bool are_most = 2 * members > names_.size();
   host_.say(
       LogLevel::kWarning,
-      fmt::format("exchange {} had {} of {} members, {}: trains on at the usual "
-                  "pace, and takes the model of a quorum when it meets one; if the others "
-                  "are gone for good, a new roster without them ends this",
+      fmt::format("exchange {} had {} of {} members, {}, and takes the model of a quorum when it "
+                  "meets one; if the others are gone for good, a new roster without them ends this",
                   at_.exchange, members, names_.size(),
-                  is_fresh ? "no quorum of members that were not started again lately" : few));
+                  are_most ? std::string("no quorum of members that were not started again lately: "
+                                         "trains on")
+                           : fmt::format("no quorum of {}: trains on at the usual pace",
+                                         names_.size() / 2 + 1)));
 }
 
 // Others have come further without us.

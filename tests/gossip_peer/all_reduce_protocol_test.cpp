@@ -268,6 +268,20 @@ TEST(AllReduceProtocol, AfterAPowerCutAllGoOnTogether) {
   }
 }
 
+// One does not come back. The others are most of the members, and need not wait for anybody.
+TEST(AllReduceProtocol, AfterAPowerCutMostMembersGoOnAsFastAsBefore) {
+  PeerWorld world(testing::small_network_of_steps(100'000, "ring", 5, "all-reduce"), 1);
+  world.phase = [] { return 10ms; };
+  world.begin();
+  world.run_for(5s);
+  for (std::size_t i = 0; i < 5; ++i) world.kill(i);
+  for (std::size_t i = 0; i < 4; ++i) world.start(i);
+  world.run_for(20s);
+  const Exchange before = world.progress(0).exchange;
+  world.run_for(10s);
+  EXPECT_GT(world.progress(0).exchange, before + 100);
+}
+
 // --- without a quorum ----------------------------------------------------------------------------
 
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
