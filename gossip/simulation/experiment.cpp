@@ -9,6 +9,7 @@
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/data/row_names.h"
 #include "core/model/external_model.h"
 #include "core/train/row_block.h"
 #include "gossip/algorithms/robust_fit.h"
@@ -63,6 +64,11 @@ Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& optio
     spec.split = data::Split::kTest;
   }
   STARLING_ASSIGN(auto dataset, data::load_dataset(spec));
+  // Each file has its own order of columns, and numbers its texts by itself.
+  const data::Dataset& trained_on = *parts.front().dataset;
+  const data::NamedAs as{dataset->name(), trained_on.name(), false};
+  const auto fitted = data::fit_to(dataset, data::names_of(trained_on), as);
+  if (!fitted) return fitted.error().as(ErrorCategory::kUsage).within("evaluate.dataset");
   return std::optional(data::DatasetView{std::move(dataset)});
 }
 
