@@ -225,7 +225,7 @@ Result<RunContext> prepare_run(const Job& job,
   client::DataShape& shape = context.job.training.data;
   shape.complete();
   const client::DataShape said = shape;
-  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+  if (job.evaluate.on_dataset()) {
     constexpr const char* kKey = "evaluate.dataset";
     STARLING_ASSIGN(auto dataset, load_evaluation(job));
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/base/counted.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
@@ -202,6 +203,25 @@ std::vector<std::string> warnings(const NetOptions& options) {
   const auto topology = make_topology(options, {});
   if (!topology || !*topology) return {};  // refused elsewhere
   return robust_warnings(options.robust, **topology);
+}
+
+std::string evaluation_note(const Experiment& experiment) {
+  const NetOptions& options = experiment.options;
+  if (options.model.is_external() || options.evaluate.dataset != "auto") return {};
+  const double fraction = options.evaluate.hold_out;
+  if (!experiment.evaluation && fraction == 0) {
+    return "nothing is evaluated: set evaluate.dataset, or evaluate.hold-out above 0 "
+           "(evaluate.dataset = none says that nothing is to be)";
+  }
+  if (!experiment.evaluation) {
+    return fmt::format(
+        "nothing is evaluated: with evaluate.hold-out = {:g} none of the {} holds rows out; raise "
+        "it, or set evaluate.dataset",
+        fraction, counted(experiment.nodes(), "node"));
+  }
+  if (options.held_out() == 0) return {};
+  return fmt::format("evaluates on {} that the nodes hold out (evaluate.hold-out = {:g})",
+                     counted(experiment.evaluation->size(), "row"), fraction);
 }
 
 Result<Experiment> prepare(const NetOptions& options,

@@ -155,6 +155,8 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     context.err << "warning: " << sentence << std::endl;
   }
   const bool on_links = std::ranges::any_of(script, &FaultEvent::on_links);
+  const std::string note = evaluation_note(experiment);
+  if (!note.empty()) context.err << note << std::endl;
   LaunchRequest request{.experiment = experiment,
                         .options = config.launch,
                         .script = std::move(script),

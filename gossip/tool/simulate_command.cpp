@@ -68,6 +68,8 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                                      const Clock& clock) {
   STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
   STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
+  const std::string note = evaluation_note(experiment);
+  if (!note.empty() && !flags.study.wanted()) log.info("{}", note);
   const Settings settings = recorded_settings(flags);
   std::optional<RunWriter> writer;
   SimulationHooks all = hooks;

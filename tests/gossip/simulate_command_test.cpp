@@ -108,6 +108,26 @@ TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
   EXPECT_THAT(answer.err, HasSubstr("network.retransmit-after has no effect: network.loss is not"));
   EXPECT_THAT(answer.err, HasSubstr("nodes.return-after has no effect: nodes.crash-every is not"));
   EXPECT_THAT(run_small({"--nodes.slowdown", "3", "--nodes.stragglers", "0.5"}).err,
+TEST_F(SimulateCommand, SaysWhichRowsOfOnesOwnAreEvaluated) {
+  std::string rows = "x,label\n";
+  for (int row = 0; row < 40; ++row) rows += std::to_string(row) + "," + (row % 2 ? "a\n" : "b\n");
+  const std::string data = "csv:" + write("rows.csv", rows);
+  const auto words = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--dataset", data, "--nodes", "4", "--steps", "4"});
+    const Answer answer = run(std::move(more));
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return answer.err;
+  };
+  EXPECT_THAT(words({}),
+              HasSubstr("evaluates on 8 rows that the nodes hold out (evaluate.hold-out = 0.2)\n"));
+  EXPECT_THAT(words({"--hold-out", "0.05"}),
+              HasSubstr("nothing is evaluated: with evaluate.hold-out = 0.05 none of the 4 nodes "
+                        "holds rows out; raise it, or set evaluate.dataset\n"));
+  EXPECT_THAT(words({"--hold-out", "0"}), HasSubstr("nothing is evaluated: set evaluate.dataset"));
+  EXPECT_THAT(words({"--evaluate.dataset", "none"}), Not(HasSubstr("evaluate")));
+  EXPECT_THAT(words({"--evaluate.dataset", data}), Not(HasSubstr("evaluates on")));
+}
+
               Not(HasSubstr("warning")));
 }
 
