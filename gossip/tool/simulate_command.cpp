@@ -84,6 +84,10 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                                 .saved = [&](Duration took) { policy.saved(clock.now(), took); }};
     }
   }
+  all.on_resume = [&](std::uint64_t step) {
+    log.info("goes on after step {}", step);
+    if (hooks.on_resume) hooks.on_resume(step);
+  };
   Result<void> written;
   all.on_measurement = [&](const Measurement& measurement) {
     if (hooks.on_measurement) hooks.on_measurement(measurement);
@@ -111,8 +115,11 @@ std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   auto sentences =
       config::unmet_needs(needs_of_network(), flags.binder.settings(), NetOptions().settings());
   for (std::string& sentence : warnings(flags.options)) sentences.push_back(std::move(sentence));
+  std::optional<std::uint64_t> said_until;  // by the command that was stopped
   return sentences;
+  hooks.on_resume = [&](std::uint64_t step) { said_until = step; };
 }
+    if (said_until && measurement.step <= *said_until) return;
 
 // --- one run -------------------------------------------------------------------------------------
 
