@@ -46,11 +46,18 @@ Answer run(std::vector<std::string> words) {
 
 // A run of a moment, with these flags after it.
 Answer run_small(const std::vector<std::string>& flags) {
-  std::vector<std::string> words{"--dataset", "synthetic:rows=120,features=6,classes=3",
-                                 "--nodes",   "6",
-                                 "--steps",   "8",
-                                 "--every",   "4"};
-  words.insert(words.end(), flags.begin(), flags.end());
+  const std::pair<const char*, const char*> usual[] = {
+      {"--dataset", "synthetic:rows=120,features=6,classes=3"},
+      {"--nodes", "6"},
+      {"--steps", "8"},
+      {"--every", "4"}};
+  std::vector<std::string> words = flags;
+  for (const auto& [flag, value] : usual) {
+    const auto is_said = [&](const std::string& said) {
+      return said == flag || said.starts_with(std::string(flag).substr(2) + "=");
+    };
+    if (std::ranges::none_of(flags, is_said)) words.insert(words.end(), {flag, value});
+  }
   return run(std::move(words));
 }
 
@@ -579,6 +586,16 @@ TEST(SimulateWithTrainer, ItsSettingsAreATableOfTheNetwork) {
 
 TEST(SimulateWithTrainer, ARepeatedStudyKnowsItsRuns) {
   const testing::TemporaryDirectory directory;
+TEST_F(SimulateCommand, AKeyThatIsSweptIsNoFlagToo) {
+  const Answer answer = run_small(
+      {"--sweep", "learning-rate=0.1,0.2", "--learning-rate", "0.3", "--out", path("study")});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_EQ(
+      answer.err,
+      "error: --sweep says the values of train.learning-rate, and so does its own flag: leave "
+      "one of the two out\n");
+}
+
   const auto script = directory.path() / "trainer.py";
   std::filesystem::copy_file(testing::source_root() / "tests" / "client" / "fake_trainer.py",
                              script);
