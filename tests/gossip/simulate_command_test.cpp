@@ -566,6 +566,7 @@ TEST(SimulateWithTrainer, ItsModelMustBeExternal) {
   EXPECT_THAT(run({"--workers", "2"}).err, HasSubstr("--trainer"));
   const Answer none = run({"--model", "external", "--trainer", "exit 3"});
   EXPECT_EQ(none.code, 1);
+      {{"--out", out, "--sweep", "latency=lognormal:20ms,0.5"}, "in double quotes"},
   EXPECT_THAT(none.err, HasSubstr("error: the trainer"));
 }
 
