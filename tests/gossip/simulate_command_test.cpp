@@ -11,7 +11,9 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "core/linalg/kernels.h"
+#include "core/telemetry/terminal.h"
 #include "gossip/tool/commands.h"
+#include "gossip/tool/run_text.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
@@ -174,6 +176,18 @@ TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
   const auto last = read_lines(std::filesystem::path(out) / "metrics.jsonl").back();
   const auto gone = 6 - last.at("nodes_up").to_number<std::size_t>();
   ASSERT_GT(gone, 0U) << "the test needs one that leaves";
+TEST_F(SimulateCommand, AnEvaluationOf80ColumnsHasTheConsensusDistance) {
+  Measurement measurement;
+  measurement.step = 12000;
+  measurement.virtual_seconds = 754;
+  measurement.train_loss = 12.3456;
+  measurement.eval_accuracy = measurement.eval_accuracy_mean_model = 0.5;
+  measurement.eval_loss = 1;
+  measurement.consensus_distance = 0.0001234;
+  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, " virtual"), 80),
+            "[step 12000/20000] train loss 12.3456  accuracy 0.5000  consensus 0.000123");
+}
+
   const std::string svg =
       read_text_file(std::filesystem::path(out) / "topology.svg", 1 << 20).value();
   std::size_t hollow = 0;
