@@ -108,15 +108,6 @@ TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
   EXPECT_THAT(answer.out, Not(HasSubstr("written:")));
 }
 
-TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
-  const Answer answer = run_small(
-      {"--nodes.slowdown", "3", "--network.retransmit-after", "1s", "--nodes.return-after", "1s"});
-  EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.err,
-              HasSubstr("warning: nodes.slowdown has no effect: nodes.stragglers is not set\n"));
-  EXPECT_THAT(answer.err, HasSubstr("network.retransmit-after has no effect: network.loss is not"));
-  EXPECT_THAT(answer.err, HasSubstr("nodes.return-after has no effect: nodes.crash-every is not"));
-  EXPECT_THAT(run_small({"--nodes.slowdown", "3", "--nodes.stragglers", "0.5"}).err,
 TEST_F(SimulateCommand, SaysWhichRowsOfOnesOwnAreEvaluated) {
   std::string rows = "x,label\n";
   for (int row = 0; row < 40; ++row) rows += std::to_string(row) + "," + (row % 2 ? "a\n" : "b\n");
@@ -137,6 +128,41 @@ TEST_F(SimulateCommand, SaysWhichRowsOfOnesOwnAreEvaluated) {
   EXPECT_THAT(words({"--evaluate.dataset", data}), Not(HasSubstr("evaluates on")));
 }
 
+TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
+  const Answer answer = run_small(
+      {"--nodes.slowdown", "3", "--network.retransmit-after", "1s", "--nodes.return-after", "1s"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err,
+              HasSubstr("warning: nodes.slowdown has no effect: nodes.stragglers is not set\n"));
+  EXPECT_THAT(answer.err, HasSubstr("network.retransmit-after has no effect: network.loss is not"));
+  EXPECT_THAT(answer.err, HasSubstr("nodes.return-after has no effect: nodes.crash-every is not"));
+  EXPECT_THAT(run_small({"--nodes.slowdown", "3", "--nodes.stragglers", "0.5"}).err,
+              Not(HasSubstr("warning")));
+}
+
+TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
+  const auto said = [](const std::vector<std::string>& flags) {
+    const Answer answer = run_small(flags);
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return answer.err;
+  };
+  EXPECT_THAT(said({"--ratio", "0.5"}),
+              HasSubstr("warning: algorithm.ratio has no effect: algorithm.name is dpsgd (it needs "
+                        "choco)\n"));
+  EXPECT_THAT(said({"--algorithm", "all-reduce:group=3", "--outer-rate", "0.5"}),
+              HasSubstr("algorithm.outer-rate has no effect: algorithm.name is all-reduce:group=3 "
+                        "(it needs diloco or diloco-all)"));
+  EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--bits", "8"}),
+              HasSubstr("algorithm.bits has no effect: algorithm.compressor is top-k (it needs "
+                        "qsgd)"));
+  EXPECT_THAT(said({"--train.momentum", "0.5"}),
+              HasSubstr("train.momentum has no effect: train.optimizer is sgd (it needs momentum "
+                        "or nesterov)"));
+  EXPECT_THAT(said({"--hidden", "8"}),
+              HasSubstr("model.hidden has no effect: model.kind is softmax-regression (it needs "
+                        "mlp)"));
+  EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--ratio", "0.5", "--order",
+                    "combine-while-adapt"}),
               Not(HasSubstr("warning")));
 }
 
@@ -148,6 +174,18 @@ TEST_F(SimulateCommand, JsonIsTheMeasurementsAlone) {
   EXPECT_EQ(value.at("measurements").at(2).at("step"), 8);
   EXPECT_TRUE(value.at("measurements").at(0).at("train_loss").is_null());
   EXPECT_EQ(value.at("trace_sha256").as_string().size(), 64);
+}
+
+TEST_F(SimulateCommand, AnEvaluationOf80ColumnsHasTheConsensusDistance) {
+  Measurement measurement;
+  measurement.step = 12000;
+  measurement.virtual_seconds = 754;
+  measurement.train_loss = 12.3456;
+  measurement.eval_accuracy = measurement.eval_accuracy_mean_model = 0.5;
+  measurement.eval_loss = 1;
+  measurement.consensus_distance = 0.0001234;
+  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, " virtual"), 80),
+            "[step 12000/20000] train loss 12.3456  accuracy 0.5000  consensus 0.000123");
 }
 
 TEST_F(SimulateCommand, ThreadsChangeNothing) {
@@ -176,18 +214,6 @@ TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
   const auto last = read_lines(std::filesystem::path(out) / "metrics.jsonl").back();
   const auto gone = 6 - last.at("nodes_up").to_number<std::size_t>();
   ASSERT_GT(gone, 0U) << "the test needs one that leaves";
-TEST_F(SimulateCommand, AnEvaluationOf80ColumnsHasTheConsensusDistance) {
-  Measurement measurement;
-  measurement.step = 12000;
-  measurement.virtual_seconds = 754;
-  measurement.train_loss = 12.3456;
-  measurement.eval_accuracy = measurement.eval_accuracy_mean_model = 0.5;
-  measurement.eval_loss = 1;
-  measurement.consensus_distance = 0.0001234;
-  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, " virtual"), 80),
-            "[step 12000/20000] train loss 12.3456  accuracy 0.5000  consensus 0.000123");
-}
-
   const std::string svg =
       read_text_file(std::filesystem::path(out) / "topology.svg", 1 << 20).value();
   std::size_t hollow = 0;
@@ -540,6 +566,7 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--sweep", "topology=ring,rign"}, "did you mean 'ring'?"},
       {{"--out", out, "--sweep", "topology=ring,hypercube"}, "--sweep topology.spec=hypercube: "},
       {{"--out", out, "--sweep", "topology=watts-strogatz:k=4,beta=0.1"}, "in double quotes"},
+      {{"--out", out, "--sweep", "latency=lognormal:20ms,0.5"}, "in double quotes"},
       {{"--out", out, "--sweep", "algorithm=dpsgd,dpsdg"}, "did you mean 'dpsgd'?"},
       {{"--out", out, "--sweep", "steps=10,many"}, "steps = 'many'"},
       {{"--out", out, "--sweep", "network.latency=1ms,20"}, "network.latency: '20'"},
@@ -557,6 +584,16 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
     EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
     EXPECT_FALSE(std::filesystem::exists(out));
   }
+}
+
+TEST_F(SimulateCommand, AKeyThatIsSweptIsNoFlagToo) {
+  const Answer answer = run_small(
+      {"--sweep", "learning-rate=0.1,0.2", "--learning-rate", "0.3", "--out", path("study")});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_EQ(
+      answer.err,
+      "error: --sweep says the values of train.learning-rate, and so does its own flag: leave "
+      "one of the two out\n");
 }
 
 TEST_F(SimulateCommand, AStudyWarnsOnceOfKeysWithoutEffect) {
@@ -580,7 +617,6 @@ TEST(SimulateWithTrainer, ItsModelMustBeExternal) {
   EXPECT_THAT(run({"--workers", "2"}).err, HasSubstr("--trainer"));
   const Answer none = run({"--model", "external", "--trainer", "exit 3"});
   EXPECT_EQ(none.code, 1);
-      {{"--out", out, "--sweep", "latency=lognormal:20ms,0.5"}, "in double quotes"},
   EXPECT_THAT(none.err, HasSubstr("error: the trainer"));
 }
 
@@ -601,16 +637,6 @@ TEST(SimulateWithTrainer, ItsSettingsAreATableOfTheNetwork) {
 
 TEST(SimulateWithTrainer, ARepeatedStudyKnowsItsRuns) {
   const testing::TemporaryDirectory directory;
-TEST_F(SimulateCommand, AKeyThatIsSweptIsNoFlagToo) {
-  const Answer answer = run_small(
-      {"--sweep", "learning-rate=0.1,0.2", "--learning-rate", "0.3", "--out", path("study")});
-  EXPECT_EQ(answer.code, 2);
-  EXPECT_EQ(
-      answer.err,
-      "error: --sweep says the values of train.learning-rate, and so does its own flag: leave "
-      "one of the two out\n");
-}
-
   const auto script = directory.path() / "trainer.py";
   std::filesystem::copy_file(testing::source_root() / "tests" / "client" / "fake_trainer.py",
                              script);
