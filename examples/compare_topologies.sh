@@ -18,7 +18,6 @@ usage: examples/compare_topologies.sh [--out DIR] [--programs DIR] [FLAG...]
 TEXT
 }
 
-nodes=16
 topologies=(ring torus exponential base-graph:k=1)
 out=compare-topologies programs= flags=()
 while [ $# -gt 0 ]; do
@@ -39,13 +38,22 @@ if [ -e "$out" ]; then
   echo "compare_topologies: $out is there already: name a new directory with --out, or remove it" >&2
   exit 1
 fi
+# What FLAG may say otherwise: a flag wins over the file.
+net=$(mktemp)
+trap 'rm -f "$net"' EXIT
+cat >"$net" <<'TOML'
+steps = 400
+[topology]
+nodes = 16
+[data]
+partition = "balanced-dirichlet:alpha=0.1"
+TOML
 runs=()
 for topology in "${topologies[@]}"; do
   say "$topology"
   run=$out/${topology%%:*}
   # The curve is in the report.
-  "$programs/starling-gossip" simulate --topology "$topology" --nodes $nodes --steps 400 \
-    --partition balanced-dirichlet:alpha=0.1 "${flags[@]}" --out "$run" | tail -n 3
+  "$programs/starling-gossip" simulate "$net" --topology "$topology" "${flags[@]}" --out "$run" | tail -n 3
   runs+=("$run")
 done
 

@@ -76,6 +76,7 @@ struct SimulateFlags {
   WorldOptions world;
   SimulateOptions options;
   SimulatedClients clients{options.clients};
+  bool says_clients = false;
   std::string job_file;
   std::string out;
   std::string replay;
@@ -257,6 +258,7 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
     return config::report(applied, context.err);
   }
   flags.binder.bind("", flags.clients);
+  if (flags.says_clients) flags.binder.note_flag("clients");
   if (!flags.study.wanted()) return run_once(flags, context);
   const auto code = run_study(flags, context);
   return code ? static_cast<int>(*code) : config::report(code.error(), context.err);
@@ -276,6 +278,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--clients", flags->options.clients, "simulated clients, client-1 to client-N")
       ->check(CLI::Range(1, kClientsMax))
+      ->each([flags](const std::string&) { flags->says_clients = true; })
       ->capture_default_str();
   command
       ->add_option("--threads", flags->options.threads,

@@ -63,8 +63,8 @@ Result<void> check_stop_metric(const Job& job) {
 
 // A simulation may find rows to evaluate on in data.dataset.
 bool may_evaluate_own_data(const Job& job) {
-  return !job.data.dataset.empty() && job.data.hold_out.value_or(1) > 0 &&
-         !job.training.model.is_external();
+  return !job.data.dataset.empty() && job.evaluate.dataset != kNoDataset &&
+         job.data.hold_out.value_or(1) > 0 && !job.training.model.is_external();
 }
 
 Result<void> check_stopping(const Job& job) {
@@ -207,7 +207,7 @@ Result<void> check_external(const Job& job) {
                                      "\"external\", and '{}' is built in: name a data set",
                                      training.model.kind));
   }
-  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0 && !job.evaluate.by_trainer()) {
+  if (job.evaluate.on_dataset() && !job.evaluate.by_trainer()) {
     return wrong_setting(
         "setting-invalid",
         "evaluate.dataset must be \"trainer\" with model.kind = \"external\", which the "
@@ -268,8 +268,7 @@ Result<void> check_new_job(const Job& job, const strategy::Catalogue& strategies
 }
 
 Result<void> check_stop_dataset(const Job& job) {
-  const bool measured = !job.evaluate.dataset.empty() && job.evaluate.every > 0;
-  if (measured || !job.stop.enabled() || job.stop.is_federated()) return {};
+  if (job.evaluate.on_dataset() || !job.stop.enabled() || job.stop.is_federated()) return {};
   return wrong_setting(
       "setting-invalid",
       "stop.metric = '" + job.stop.metric + "' needs evaluate.dataset, and evaluate.every above 0");

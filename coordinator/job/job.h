@@ -71,6 +71,9 @@ struct AggregationOptions {
 // In place of a data set: the coordinator's trainer has the rows.
 inline constexpr std::string_view kByTrainer = "trainer";
 
+// Of evaluate.dataset: nothing is evaluated by the coordinator, and simulate finds no rows for it.
+inline constexpr std::string_view kNoDataset = "none";
+
 struct EvaluateOptions {
   int every = 1;
   std::string dataset;
@@ -78,6 +81,8 @@ struct EvaluateOptions {
   int federated_cohort = 0;
 
   bool by_trainer() const { return dataset == kByTrainer && every > 0; }
+  // A data set or the trainer's.
+  bool on_dataset() const { return !dataset.empty() && dataset != kNoDataset && every > 0; }
 };
 
 inline constexpr std::string_view kFederatedPrefix = "federated-";
@@ -270,8 +275,8 @@ void describe(V& visit, EvaluateOptions& o) {
   visit("dataset", o.dataset,
         FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; with model.kind = "
                           "\"external\" the word trainer, for rows that the coordinator's own "
-                          "trainer has; empty: no evaluation, but simulate has rows of "
-                          "data.dataset for it"});
+                          "trainer has; none: no evaluation; empty: the same, but simulate has "
+                          "rows of data.dataset for it"});
   visit("federated-every", o.federated_every,
         FieldInfo{.help = "let clients evaluate the model on their held-out rows every so many "
                           "rounds, and after the last; 0: never",
@@ -349,8 +354,8 @@ void describe(V& visit, DataOptions& o) {
   visit("hold-out", o.hold_out,
         FieldInfo{.help = "simulate: part of each client's rows that is evaluated on and never "
                           "trained on; none: 0.2 with evaluate.federated-every, and without "
-                          "evaluate.dataset where data.dataset has no test split (csv), unless "
-                          "evaluate.every is 0, else 0",
+                          "evaluate.dataset where data.dataset has no test split (csv, idx "
+                          "without t10k files), unless evaluate.every is 0, else 0",
                   .min = 0,
                   .max = 0.9});
   visit("match", o.match,

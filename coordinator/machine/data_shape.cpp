@@ -68,9 +68,6 @@ bool suits(const client::DataShape& said, const AnnouncedShape& announced) {
   return is_shape(announced) && allows(said, to_data_shape(announced));
 }
 
-// By the coordinator, on data of its own.
-bool evaluates(const Job& job) { return !job.evaluate.dataset.empty() && job.evaluate.every > 0; }
-
 }  // namespace
 
 client::DataShape shape_of(const Greeting& greeting) {
@@ -80,12 +77,12 @@ client::DataShape shape_of(const Greeting& greeting) {
 bool lacks_shape(const Job& job) {
   if (job.training.model.is_external()) return false;  // it needs none
   const client::DataShape& said = job.training.data;
-  return (said.input.empty() || said.classes == 0) && !evaluates(job);
+  return (said.input.empty() || said.classes == 0) && !job.evaluate.on_dataset();
 }
 
 Result<void> check_scale_said(const Job& job) {
   const client::DataShape& said = job.training.data;
-  if (!said.scales() || !said.scale_offsets.empty() || evaluates(job)) return {};
+  if (!said.scales() || !said.scale_offsets.empty() || job.evaluate.on_dataset()) return {};
   return wrong_setting(
       "no-scale",
       fmt::format("data.scale = \"{}\" has no numbers: set data.scale-offsets and "

@@ -11,29 +11,18 @@
 #include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/data_shape.h"
 #include "core/base/counted.h"
-#include "core/base/nearest_name.h"
 #include "core/config/needs.h"
 
 namespace starling::coordinator {
 namespace {
 
-// Keys that only some values of another key read.
-struct ReadBy {
-  std::string_view owner;
-  std::vector<std::string_view> values;
-  std::vector<std::string_view> keys;
-};
+using config::ReadBy;
 const std::vector<ReadBy> kReadBy = {
-    ReadBy{"model.kind", {"mlp"}, {"model.hidden"}},
-    ReadBy{"model.kind", {"cnn"}, {"model.channels", "model.kernel-size", "model.dense"}},
     ReadBy{"model.kind", {"external"}, {"model.initial", "model.layout"}},
     ReadBy{"model.kind",
            {"softmax-regression", "mlp", "cnn"},
            {"data.dataset", "data.partition", "data.hold-out", "data.input", "data.classes",
             "data.columns", "data.class-names", "data.match"}},
-    ReadBy{"train.optimizer", {"momentum", "nesterov"}, {"train.momentum"}},
-    ReadBy{"train.optimizer", {"adam", "adamw"}, {"train.beta1", "train.beta2", "train.epsilon"}},
-    ReadBy{"train.schedule", {"step"}, {"train.step-rounds", "train.gamma"}},
     ReadBy{"train.local-steps", {"0"}, {"train.local-epochs"}},
     ReadBy{"aggregation.rule", {"trimmed-mean"}, {"aggregation.trim"}},
 };
@@ -53,7 +42,6 @@ struct Keys {
   Settings settings;
   Settings defaults;
 
-  const std::string& value(std::string_view key) const { return find(settings, key); }
   bool is_changed(std::string_view key) const { return find(settings, key) != find(defaults, key); }
 
  private:
@@ -152,14 +140,9 @@ std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalo
   std::vector<std::string> sentences =
       strategies.unused_settings(job.training.strategy, job.server);
   const Keys keys{job_settings(job), job_settings(Job())};
-  for (const ReadBy& rule : kReadBy) {
-    const std::string& value = keys.value(rule.owner);
-    if (std::ranges::count(rule.values, value) > 0) continue;
-    for (const std::string_view key : rule.keys) {
-      if (!keys.is_changed(key)) continue;
-      sentences.push_back(fmt::format("{} has no effect: {} is {} (it needs {})", key, rule.owner,
-                                      value, join_names(rule.values, "or")));
-    }
+  for (const auto& rules : {config::readers_in_training("train.step-rounds"), kReadBy}) {
+    std::ranges::move(config::unread_keys(rules, keys.settings, keys.defaults),
+                      std::back_inserter(sentences));
   }
   std::ranges::move(config::unmet_needs(kNeeds, keys.settings, keys.defaults),
                     std::back_inserter(sentences));

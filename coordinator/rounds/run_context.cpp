@@ -225,7 +225,7 @@ Result<RunContext> prepare_run(const Job& job,
   client::DataShape& shape = context.job.training.data;
   shape.complete();
   const client::DataShape said = shape;
-  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+  if (job.evaluate.on_dataset()) {
     constexpr const char* kKey = "evaluate.dataset";
     STARLING_ASSIGN(auto dataset, load_evaluation(job));
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
@@ -248,7 +248,10 @@ Result<RunContext> prepare_run(const Job& job,
     auto rows = known_shape;
     const auto scaled = adopt_scale(shape, rows);
     if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
-    const auto fits = data::fits(*known_shape, shape.names());
+    const data::NamedAs as{known_shape->name(),
+                           context.evaluation ? context.evaluation->dataset->name() : "the job",
+                           false};
+    const auto fits = data::fits(*known_shape, shape.names(), as);
     if (!fits) return as_wrong_setting(fits.error()).within(kKey);
   }
   STARLING_TRY(check_scale_said(context.job));

@@ -61,7 +61,19 @@ void Binder::add(std::vector<Field> fields) {
     fields_.push_back(std::move(field));
   }
   said_.resize(fields_.size());
+  flagged_.resize(fields_.size());
   aliases_.resize(fields_.size());
+}
+
+bool Binder::says_by_flag(std::string_view key) const {
+  const auto field = std::ranges::find(fields_, key, &Field::key);
+  return field != fields_.end() && flagged_[static_cast<std::size_t>(field - fields_.begin())];
+}
+
+void Binder::note_flag(std::string_view key) {
+  const auto field = std::ranges::find(fields_, key, &Field::key);
+  STARLING_CHECK(field != fields_.end());
+  flagged_[static_cast<std::size_t>(field - fields_.begin())] = true;
 }
 
 bool Binder::says(std::string_view section) const {
@@ -153,7 +165,7 @@ Result<void> Binder::apply_flags() {
   for (const Flag& flag : flags_) {
     const auto set = fields_[flag.field].set(flag.text);
     if (!set) return set.error().with_message("--" + set.error().message());
-    said_[flag.field] = true;
+    said_[flag.field] = flagged_[flag.field] = true;
   }
   return {};
 }

@@ -72,6 +72,10 @@ class Binder {
 
   // Every key in the order of binding, with the defaults as they were then.
   const std::vector<KeyDocument>& documents() const { return documents_; }
+  // Whether a flag says this key.
+  bool says_by_flag(std::string_view key) const;
+  // The key's flag belongs to the command itself, and was given.
+  void note_flag(std::string_view key);
   // Whether a file or a flag that was applied says a key of this section.
   bool says(std::string_view section) const;
   // The value of every key now.
@@ -93,6 +97,7 @@ class Binder {
   std::vector<KeyDocument> documents_;
   std::vector<Flag> flags_;           // as given
   std::vector<bool> said_;            // [fields]
+  std::vector<bool> flagged_;         // [fields]: by a flag
   std::vector<std::string> aliases_;  // [fields]: the short flags of add_flags()
   std::vector<FreeTable> free_tables_;
   std::string config_file_;

@@ -246,7 +246,6 @@ void Binder::add_flags(CLI::App& app,
       option->expected(0, 1)->default_str("true")->option_text("[VALUE] [" + field.text() + "]");
     }
     option->type_name("VALUE [" + field.text() + "]")
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(field.key.find('.') == std::string::npos
                     ? "Settings"
                     : "[" + field.key.substr(0, field.key.rfind('.')) + "]");

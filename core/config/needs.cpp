@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/base/nearest_name.h"
+
 namespace starling::config {
 namespace {
 
@@ -13,6 +15,31 @@ const std::string& find(const Settings& all, std::string_view key) {
 }
 
 }  // namespace
+
+std::vector<std::string> unread_keys(const std::vector<ReadBy>& rules, const Settings& settings,
+                                     const Settings& defaults) {
+  std::vector<std::string> sentences;
+  for (const ReadBy& rule : rules) {
+    const std::string_view value = find(settings, rule.owner);
+    if (std::ranges::count(rule.values, value.substr(0, value.find(':'))) > 0) continue;
+    for (const std::string_view key : rule.keys) {
+      if (find(settings, key) == find(defaults, key)) continue;
+      sentences.push_back(fmt::format("{} has no effect: {} is {} (it needs {})", key, rule.owner,
+                                      value, join_names(rule.values, "or")));
+    }
+  }
+  return sentences;
+}
+
+std::vector<ReadBy> readers_in_training(std::string_view step_every) {
+  return {
+      ReadBy{"model.kind", {"mlp"}, {"model.hidden"}},
+      ReadBy{"model.kind", {"cnn"}, {"model.channels", "model.kernel-size", "model.dense"}},
+      ReadBy{"train.optimizer", {"momentum", "nesterov"}, {"train.momentum"}},
+      ReadBy{"train.optimizer", {"adam", "adamw"}, {"train.beta1", "train.beta2", "train.epsilon"}},
+      ReadBy{"train.schedule", {"step"}, {step_every, "train.gamma"}},
+  };
+}
 
 std::vector<std::string> unmet_needs(const std::vector<Needs>& rules, const Settings& settings,
                                      const Settings& defaults) {

@@ -19,6 +19,8 @@ namespace starling::data {
 namespace {
 
 constexpr std::size_t kClassesMax = 65536;
+constexpr const char* kWhichIsTheClass =
+    "; the class is the column 'label', or the last one where there is none";
 
 std::optional<double> read_number(std::string_view text) {
   text = trimmed(text);
@@ -176,12 +178,12 @@ void add_label(const CsvRecords& records, const std::string& column, std::string
   if (!value) labels.all_numbers = false;
   if (!value || labels.not_a_class) return;
   if (*value == std::rint(*value) && *value >= 0 && *value < kClassesMax) return;
-  labels.not_a_class =
-      rejected("label-out-of-range",
-               records.name() + ", line " + std::to_string(records.line()) + ", column '" +
-                   printable(column) + "': " + printable(label) +
-                   " is not a class; classes count from 0 to at most " +
-                   std::to_string(kClassesMax - 1) + " in whole numbers, or are texts");
+  labels.not_a_class = rejected(
+      "label-out-of-range",
+      records.name() + ", line " + std::to_string(records.line()) + ", column '" +
+          printable(column) + "': " + printable(label) +
+          " is not a class; classes count from 0 to at most " + std::to_string(kClassesMax - 1) +
+          " in whole numbers, or are texts" + (column == "label" ? "" : kWhichIsTheClass));
 }
 
 Result<void> number_classes(const CsvRecords& records, const LabelColumn& labels,
@@ -238,7 +240,7 @@ Result<void> read_labels(CsvRecords& records, const Columns& columns, const Load
       return rejected("label-out-of-range",
                       records.name() + " has more than " + std::to_string(kClassesMax) +
                           " different labels in column '" +
-                          printable(columns.names[columns.label]) + "'; is it the class?");
+                          printable(columns.names[columns.label]) + "'" + kWhichIsTheClass);
     }
   }
   STARLING_TRY(check_rows(records.name(), labels.rows.size(), options));
@@ -247,18 +249,21 @@ Result<void> read_labels(CsvRecords& records, const Columns& columns, const Load
   return number_classes(records, labels, options, content);
 }
 
-Result<float> read_feature(const CsvRecords& records, const std::string& column,
+// `columns`: of which the text stands in the one at `at`.
+Result<float> read_feature(const CsvRecords& records, const Columns& columns, std::size_t at,
                            const std::string& text) {
   const std::optional<double> number = read_number(text);
   const auto value = static_cast<float>(number.value_or(0));
   if (number && std::isfinite(value)) return value;
   const std::string where = records.name() + ", line " + std::to_string(records.line()) +
-                            ", column '" + printable(column) + "': ";
+                            ", column '" + printable(columns.names[at]) + "': ";
   if (trimmed(text).empty()) return rejected("dataset-malformed", where + "the value is missing");
   const bool has_comma = records.separator() != ',' && text.find(',') != std::string::npos;
-  return rejected(number ? "not-finite" : "dataset-malformed",
-                  where + "'" + printable(text) + "' is not a number that float32 can hold" +
-                      (has_comma ? "; write decimals with a point" : ""));
+  return rejected(
+      number ? "not-finite" : "dataset-malformed",
+      where + "'" + printable(text) + "' is not a number that float32 can hold" +
+          (has_comma ? "; write decimals with a point" : "") +
+          (number || has_comma || columns.names[columns.label] == "label" ? "" : kWhichIsTheClass));
 }
 
 Result<std::vector<float>> read_features(CsvRecords& records, const Columns& columns,
@@ -276,8 +281,7 @@ Result<std::vector<float>> read_features(CsvRecords& records, const Columns& col
     if (row != chosen[next]) continue;
     for (std::size_t column = 0; column < fields.size(); ++column) {
       if (!columns.is_feature(column)) continue;
-      STARLING_ASSIGN(const float value,
-                      read_feature(records, columns.names[column], fields[column]));
+      STARLING_ASSIGN(const float value, read_feature(records, columns, column, fields[column]));
       features.push_back(value);
     }
     ++next;

@@ -18,15 +18,25 @@ constexpr std::uint32_t kImagesMagic = 0x00000803;  // unsigned bytes, 3 dimensi
 constexpr const char* kLabelsFile = "labels-idx1-ubyte";
 constexpr const char* kImagesFile = "images-idx3-ubyte";
 
-Result<ByteSource> open_idx(const fs::path& directory, Split split, const std::string& rest) {
-  const fs::path plain = directory / ((split == Split::kTrain ? "train-" : "t10k-") + rest);
+fs::path plain_path(const fs::path& directory, Split split, const std::string& rest) {
+  return directory / ((split == Split::kTrain ? "train-" : "t10k-") + rest);
+}
+
+// The one of the two files that is there; empty: neither.
+fs::path find_idx(const fs::path& directory, Split split, const std::string& rest) {
+  const fs::path plain = plain_path(directory, split, rest);
   std::error_code code;
-  if (fs::exists(plain, code)) return ByteSource::open(plain);
+  if (fs::exists(plain, code)) return plain;
   fs::path compressed = plain;
   compressed += ".gz";
-  if (fs::exists(compressed, code)) return ByteSource::open(compressed);
+  return fs::exists(compressed, code) ? compressed : fs::path();
+}
+
+Result<ByteSource> open_idx(const fs::path& directory, Split split, const std::string& rest) {
+  const fs::path found = find_idx(directory, split, rest);
+  if (!found.empty()) return ByteSource::open(found);
   return wrong_setting("dataset-missing",
-                       "there is neither " + plain.string() +
+                       "there is neither " + plain_path(directory, split, rest).string() +
                            " nor the same with .gz; an idx data set is a directory "
                            "with files named as those of MNIST");
 }
@@ -106,6 +116,11 @@ Result<Shape> check_images(const std::string& name, const std::array<std::uint32
 }
 
 }  // namespace
+
+bool has_idx(const fs::path& directory, Split split) {
+  return !find_idx(directory, split, kLabelsFile).empty() ||
+         !find_idx(directory, split, kImagesFile).empty();
+}
 
 Result<Dataset::Content> read_idx(const fs::path& directory, Split split,
                                   const LoadOptions& options) {

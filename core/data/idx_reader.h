@@ -14,4 +14,7 @@ namespace starling::data {
 [[nodiscard]] Result<Dataset::Content> read_idx(const std::filesystem::path& directory, Split split,
                                                 const LoadOptions& options);
 
+// Whether there is a file of this split.
+bool has_idx(const std::filesystem::path& directory, Split split);
+
 }  // namespace starling::data

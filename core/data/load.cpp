@@ -132,6 +132,11 @@ Result<DatasetSpec> DatasetSpec::parse(std::string_view text) {
   return spec;
 }
 
+bool DatasetSpec::has_test_split() const {
+  if (kind == DatasetKind::kCsv || split == Split::kTest) return false;
+  return kind == DatasetKind::kSynthetic || has_idx(path, Split::kTest);
+}
+
 std::string DatasetSpec::to_string() const {
   std::string text(kKinds[static_cast<std::size_t>(kind)]);
   text += ":" + path;

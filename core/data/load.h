@@ -31,8 +31,8 @@ struct DatasetSpec {
 
   // Fails with "dataset-spec" and a sentence that names the known kinds.
   [[nodiscard]] static Result<DatasetSpec> parse(std::string_view text);
-  // Whether another split of it is there to evaluate on.
-  bool has_test_split() const { return kind != DatasetKind::kCsv && split != Split::kTest; }
+  // Whether another split of it is there to evaluate on. Looks for the files of an idx directory.
+  bool has_test_split() const;
   std::string to_string() const;
   friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };

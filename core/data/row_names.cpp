@@ -24,8 +24,6 @@ Places places_of(const std::vector<std::string>& names) {
   return places;
 }
 
-// Of the names that the run says alone: what a device's file holds stays there, also in an error,
-// which the coordinator reads.
 std::string list(const std::vector<std::string>& names) {
   return list_some(names, kNamed,
                    [](const std::string& name) { return "'" + printable(name) + "'"; });
@@ -38,52 +36,77 @@ std::vector<std::string> missing_in(const Places& there, const std::vector<std::
   return missing;
 }
 
+Error columns_differ(const std::vector<std::string>& missing,
+                     const std::vector<std::string>& unknown, const NamedAs& as) {
+  const std::string wanted = as.is_private ? "that the run was made for" : "of " + as.run;
+  const std::string beside =
+      as.is_private ? counted(unknown.size(), "column") + " that the run has not"
+                    : "it has " + list(unknown) + ", which " + as.run + " has not";
+  return unsupported("columns-differ",
+                     "the columns of " + as.data + " are not those " + wanted + ": " +
+                         (missing.empty() ? "" : "it has no " + list(missing)) +
+                         (missing.empty() || unknown.empty() ? "" : ", and ") +
+                         (unknown.empty() ? "" : beside));
+}
+
 // For each column of the run the dataset's; nothing: in the same order.
 Result<std::optional<std::vector<std::size_t>>> find_columns(const Dataset& dataset,
-                                                             const RowNames& names) {
+                                                             const RowNames& names,
+                                                             const NamedAs& as) {
   const std::vector<std::string>& own = dataset.feature_names();
   if (names.columns.empty() || own.empty() || own == names.columns) {
     return std::optional<std::vector<std::size_t>>();
   }
   const Places places = places_of(own);
   const auto missing = missing_in(places, names.columns);
-  const std::size_t unknown = missing_in(places_of(names.columns), own).size();
-  if (!missing.empty() || unknown > 0 || own.size() != names.columns.size()) {
-    return unsupported(
-        "columns-differ",
-        "the columns of the data are not those that the run was made for: " +
-            (missing.empty() ? "" : "it has no " + list(missing)) +
-            (missing.empty() || unknown == 0 ? "" : ", and ") +
-            (unknown == 0 ? "" : counted(unknown, "column") + " that the run has not"));
+  const auto unknown = missing_in(places_of(names.columns), own);
+  if (!missing.empty() || !unknown.empty() || own.size() != names.columns.size()) {
+    return columns_differ(missing, unknown, as);
   }
   std::vector<std::size_t> from;
   for (const std::string& name : names.columns) from.push_back(places.at(name));
   return std::optional(std::move(from));
 }
 
+Error texts_without_numbers(const NamedAs& as) {
+  if (!as.is_private) {
+    return unsupported("text-labels", "the labels of " + as.data + " are texts, and those of " +
+                                          as.run + " are numbers: write both alike");
+  }
+  return unsupported(
+      "text-labels",
+      "the labels of the data are texts, and the run does not say which class each "
+      "one is: set data.class-names in its job, or write the classes' numbers, "
+      "from 0");
+}
+
+Error unknown_classes(const std::vector<std::string>& unknown, const RowNames& names,
+                      const NamedAs& as) {
+  const bool is_one = unknown.size() == 1;
+  const std::string labels = as.is_private ? counted(unknown.size(), "label")
+                                           : (is_one ? "the label " : "the labels ") + list(unknown);
+  return unsupported("unknown-class", labels + " of " + as.data +
+                                          (is_one ? " is no class" : " are no classes") + " of " +
+                                          as.run + ", which are " + list(names.classes));
+}
+
 // For each class of the dataset the run's; nothing: the same.
 Result<std::optional<std::vector<std::int32_t>>> find_classes(const Dataset& dataset,
-                                                              const RowNames& names) {
+                                                              const RowNames& names,
+                                                              const NamedAs& as) {
   const std::vector<std::string>& own = dataset.class_names();
   const bool is_numbered = own.empty() && !dataset.class_column().empty();
   if (is_numbered && !names.classes.empty()) {
     return unsupported("unknown-class",
-                       "the labels of the data are numbers, and the run's classes are texts: " +
-                           list(names.classes));
+                       "the labels of " + as.data + " are numbers, and " +
+                           (as.is_private ? "the run's classes" : "the classes of " + as.run) +
+                           " are texts: " + list(names.classes));
   }
   if (own == names.classes || own.empty()) return std::optional<std::vector<std::int32_t>>();
-  if (names.classes.empty()) {
-    return unsupported(
-        "text-labels",
-        "the labels of the data are texts, and the run does not say which class each "
-        "one is: set data.class-names in its job, or write the classes' numbers, "
-        "from 0");
-  }
+  if (names.classes.empty()) return texts_without_numbers(as);
   const Places places = places_of(names.classes);
-  if (const std::size_t unknown = missing_in(places, own).size(); unknown > 0) {
-    return unsupported("unknown-class", counted(unknown, "label") + " of the data " +
-                                            (unknown == 1 ? "is no class" : "are no classes") +
-                                            " of the run, which are " + list(names.classes));
+  if (const auto unknown = missing_in(places, own); !unknown.empty()) {
+    return unknown_classes(unknown, names, as);
   }
   std::vector<std::int32_t> to;
   for (const std::string& name : own) to.push_back(static_cast<std::int32_t>(places.at(name)));
@@ -105,16 +128,17 @@ RowNames names_of(const Dataset& dataset) {
   return {dataset.feature_names(), dataset.class_names(), dataset.scaling()};
 }
 
-Result<bool> fits(const Dataset& dataset, const RowNames& names) {
-  STARLING_ASSIGN(const auto columns, find_columns(dataset, names));
-  STARLING_ASSIGN(const auto classes, find_classes(dataset, names));
+Result<bool> fits(const Dataset& dataset, const RowNames& names, const NamedAs& as) {
+  STARLING_ASSIGN(const auto columns, find_columns(dataset, names, as));
+  STARLING_ASSIGN(const auto classes, find_classes(dataset, names, as));
   STARLING_TRY(check_scaling(dataset, names.scaling, columns.has_value()));
   return !columns && !classes && dataset.scaling() == names.scaling;
 }
 
-Result<void> fit_to(std::shared_ptr<const Dataset>& dataset, const RowNames& names) {
-  STARLING_ASSIGN(const auto columns, find_columns(*dataset, names));
-  STARLING_ASSIGN(const auto classes, find_classes(*dataset, names));
+Result<void> fit_to(std::shared_ptr<const Dataset>& dataset, const RowNames& names,
+                    const NamedAs& as) {
+  STARLING_ASSIGN(const auto columns, find_columns(*dataset, names, as));
+  STARLING_ASSIGN(const auto classes, find_classes(*dataset, names, as));
   STARLING_TRY(check_scaling(*dataset, names.scaling, columns.has_value()));
   const bool scales = dataset->scaling() != names.scaling;
   if (!columns && !classes && !scales) return {};

@@ -92,20 +92,38 @@ bool has(const PlannedRun& run, const std::string& key, const std::string& value
   return std::ranges::find(run.settings, Settings::value_type(key, value)) != run.settings.end();
 }
 
-Error wrong_value(const Axis& axis, const std::string& value, const Error& why) {
-  Error error = why.within(fmt::format("--sweep {}={}", axis.key, value));
-  const bool cut = value.find_first_of("=,") != value.npos && axis.values.size() > 1;
-  if (!cut) return error;
+Error with_quotes_advised(const Error& error) {
   return error.with_message(
       fmt::format("{}; a value with a comma stands in double quotes, as in --sweep "
                   "'KEY=\"lognormal:20ms,0.5\",1ms'",
                   error.message()));
 }
 
+// Whether a value reads like the rest of the one before it: "0.5" after "lognormal:20ms".
+bool looks_cut(const Axis& axis) {
+  bool open = false;  // parameters were begun
+  for (const std::string& value : axis.values) {
+    const bool begins = value.find(':') != value.npos;
+    const bool is_rest = value.find('=') != value.npos || (value[0] >= '0' && value[0] <= '9');
+    if (open && !begins && is_rest) return true;
+    open = open || begins;
+  }
+  return false;
+}
+
+Error wrong_value(const Axis& axis, const std::string& value, const Error& why) {
+  const Error error = why.within(fmt::format("--sweep {}={}", axis.key, value));
+  const bool cut = value.find_first_of("=,") != value.npos && axis.values.size() > 1;
+  return cut || looks_cut(axis) ? with_quotes_advised(error) : error;
+}
+
 // A value that no run can have is a mistake. One that only some combinations refuse is not.
 Result<void> check_values(const Plan& plan, const std::vector<std::optional<Error>>& refused) {
   const auto is_refused = [](const std::optional<Error>& why) { return why.has_value(); };
-  if (std::ranges::all_of(refused, is_refused)) return *refused.front();
+  if (std::ranges::all_of(refused, is_refused)) {
+    const Error& why = *refused.front();
+    return std::ranges::any_of(plan.axes, looks_cut) ? with_quotes_advised(why) : why;
+  }
   for (const Axis& axis : plan.axes) {
     for (const std::string& value : axis.values) {
       const Error* why = nullptr;

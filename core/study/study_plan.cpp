@@ -136,6 +136,11 @@ Result<std::vector<Axis>> parse_axes(const config::StudyFlags& flags, config::Bi
     if (std::ranges::find(axes, sweep.key, &Axis::key) != axes.end()) {
       return plan_error(flag + ": " + sweep.key + " is swept twice; name all its values at once");
     }
+    if (binder.says_by_flag(sweep.key)) {
+      return plan_error(fmt::format(
+          "{} says the values of {}, and so does its own flag: leave one of the two out", flag,
+          sweep.key));
+    }
     STARLING_ASSIGN(Axis axis, make_axis(std::move(sweep), flag, binder));
     axes.push_back(std::move(axis));
     return {};

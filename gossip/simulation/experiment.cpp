@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/base/counted.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/data/row_names.h"
 #include "core/model/external_model.h"
 #include "core/train/row_block.h"
 #include "gossip/algorithms/robust_fit.h"
@@ -63,6 +65,11 @@ Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& optio
     spec.split = data::Split::kTest;
   }
   STARLING_ASSIGN(auto dataset, data::load_dataset(spec));
+  // Each file has its own order of columns, and numbers its texts by itself.
+  const data::Dataset& trained_on = *parts.front().dataset;
+  const data::NamedAs as{dataset->name(), trained_on.name(), false};
+  const auto fitted = data::fit_to(dataset, data::names_of(trained_on), as);
+  if (!fitted) return fitted.error().as(ErrorCategory::kUsage).within("evaluate.dataset");
   return std::optional(data::DatasetView{std::move(dataset)});
 }
 
@@ -196,6 +203,25 @@ std::vector<std::string> warnings(const NetOptions& options) {
   const auto topology = make_topology(options, {});
   if (!topology || !*topology) return {};  // refused elsewhere
   return robust_warnings(options.robust, **topology);
+}
+
+std::string evaluation_note(const Experiment& experiment) {
+  const NetOptions& options = experiment.options;
+  if (options.model.is_external() || options.evaluate.dataset != "auto") return {};
+  const double fraction = options.evaluate.hold_out;
+  if (!experiment.evaluation && fraction == 0) {
+    return "nothing is evaluated: set evaluate.dataset, or evaluate.hold-out above 0 "
+           "(evaluate.dataset = none says that nothing is to be)";
+  }
+  if (!experiment.evaluation) {
+    return fmt::format(
+        "nothing is evaluated: with evaluate.hold-out = {:g} none of the {} holds rows out; raise "
+        "it, or set evaluate.dataset",
+        fraction, counted(experiment.nodes(), "node"));
+  }
+  if (options.held_out() == 0) return {};
+  return fmt::format("evaluates on {} that the nodes hold out (evaluate.hold-out = {:g})",
+                     counted(experiment.evaluation->size(), "row"), fraction);
 }
 
 Result<Experiment> prepare(const NetOptions& options,

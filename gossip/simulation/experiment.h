@@ -49,6 +49,10 @@ struct Experiment {
 // What is allowed and may not do what the user expects: a sentence each.
 std::vector<std::string> warnings(const NetOptions& options);
 
+// What the experiment evaluates on, where that was left to it: the rows that its nodes hold out.
+// Empty: it is said elsewhere.
+std::string evaluation_note(const Experiment& experiment);
+
 // `trainers`: with model.kind = "external". Fails with the sentence of whichever part refuses.
 [[nodiscard]] Result<Experiment> prepare(const NetOptions& options,
                                          std::shared_ptr<const NetworkTrainers> trainers = {});

@@ -124,6 +124,7 @@ class SimulatedRun {
       return error.with_message(fmt::format("{}; remove {} to begin again", error.message(),
                                             hooks_.checkpoints->file.string()));
     }
+    if (hooks_.on_resume) hooks_.on_resume(simulation_->totals().step);
     if (hooks_.on_measurement) {
       for (const Measurement& measurement : measurements_) hooks_.on_measurement(measurement);
     }

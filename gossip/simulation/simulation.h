@@ -25,6 +25,8 @@ struct SimulationCheckpoints {
 };
 
 struct SimulationHooks {
+  // Before the first measurement, where a checkpoint of this step is gone on from.
+  std::function<void(std::uint64_t step)> on_resume;
   // Also those before a checkpoint that is gone on from, again.
   std::function<void(const Measurement&)> on_measurement;
   // After every few steps, for a progress bar.

@@ -125,6 +125,10 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
     shown.runs.push_back(std::move(run));
     return {};
   }
+  std::error_code ignored;
+  if (!std::filesystem::exists(directory, ignored)) {
+    return rejected("no-run", fmt::format("there is no directory {}", directory));
+  }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
   for (const report::Run& run : study.runs) note_unfinished(run, err);
   for (const report::LeftOut& run : study.left_out) {

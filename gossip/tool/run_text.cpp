@@ -21,8 +21,9 @@ std::string describe(const Measurement& m, std::uint64_t steps, std::string_view
   std::string line = fmt::format("[step {}/{}]", m.step, steps);
   if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
   if (m.eval_accuracy) line += fmt::format("  accuracy {:.4f}", *m.eval_accuracy);
-  line += fmt::format("  {}{}  consensus {:.3g}", telemetry::format_seconds(m.virtual_seconds),
-                      time, m.consensus_distance);
+  // Before the time, whose width would decide whether 80 columns show it.
+  line += fmt::format("  consensus {:.3g}  {}{}", m.consensus_distance,
+                      telemetry::format_seconds(m.virtual_seconds), time);
   if (m.eval_accuracy) {
     line += fmt::format("  mean model {:.4f}  eval loss {:.4f}", *m.eval_accuracy_mean_model,
                         *m.eval_loss);

@@ -15,12 +15,12 @@
 #include "core/base/save_policy.h"
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
-#include "core/config/needs.h"
 #include "core/study/study.h"
 #include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
 #include "gossip/simulation/run_identity.h"
 #include "gossip/tool/commands.h"
+#include "gossip/tool/key_warnings.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
 #include "gossip/tool/trainer_flag.h"
@@ -68,6 +68,8 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                                      const Clock& clock) {
   STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
   STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
+  const std::string note = evaluation_note(experiment);
+  if (!note.empty() && !flags.study.wanted()) log.info("{}", note);
   const Settings settings = recorded_settings(flags);
   std::optional<RunWriter> writer;
   SimulationHooks all = hooks;
@@ -82,6 +84,10 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                                 .saved = [&](Duration took) { policy.saved(clock.now(), took); }};
     }
   }
+  all.on_resume = [&](std::uint64_t step) {
+    log.info("goes on after step {}", step);
+    if (hooks.on_resume) hooks.on_resume(step);
+  };
   Result<void> written;
   all.on_measurement = [&](const Measurement& measurement) {
     if (hooks.on_measurement) hooks.on_measurement(measurement);
@@ -97,21 +103,6 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
   return result;
 }
 
-std::vector<config::Needs> needs_of_network() {
-  std::vector<config::Needs> needs = config::needs_of_simulation();
-  needs.push_back({"robust.rule", "off", {"robust.bad"}});
-  needs.push_back({"attack.kind", "none", {"attack.nodes", "attack.scale"}});
-  return needs;
-}
-
-// Keys that have no effect as the options are now, and what they may not do.
-std::vector<std::string> warnings_of(const SimulateFlags& flags) {
-  auto sentences =
-      config::unmet_needs(needs_of_network(), flags.binder.settings(), NetOptions().settings());
-  for (std::string& sentence : warnings(flags.options)) sentences.push_back(std::move(sentence));
-  return sentences;
-}
-
 // --- one run -------------------------------------------------------------------------------------
 
 Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandContext& context) {
@@ -124,8 +115,11 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
     std::uint64_t node_steps = 0;  // before it, where a run is gone on with
   };
   std::optional<Beginning> beginning;
+  std::optional<std::uint64_t> said_until;  // by the command that was stopped
   SimulationHooks hooks;
+  hooks.on_resume = [&](std::uint64_t step) { said_until = step; };
   hooks.on_measurement = [&](const Measurement& measurement) {
+    if (said_until && measurement.step <= *said_until) return;
     const std::string line = describe(measurement, steps, " virtual");
     const std::lock_guard lock(log.mutex());
     progress.print(telemetry::leading_facts(line, terminal.line_max));
@@ -159,7 +153,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
 }
 
 Result<void> run_once(const SimulateFlags& flags, CommandContext& context) {
-  for (const std::string& sentence : warnings_of(flags)) {
+  for (const std::string& sentence : warnings_of_keys(flags.binder, flags.options)) {
     context.err << "warning: " << sentence << std::endl;
   }
   STARLING_ASSIGN(const SimulationResult result, run_with_progress(flags, context));
@@ -209,7 +203,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
       },
       .check = [&]() -> Result<void> {
         STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-        for (std::string& sentence : warnings_of(flags)) {
+        for (std::string& sentence : warnings_of_keys(flags.binder, flags.options)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
         return check(flags.options);

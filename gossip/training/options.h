@@ -184,7 +184,7 @@ void describe(V& visit, NetEvaluateOptions& o) {
   visit(
       "dataset", o.dataset,
       FieldInfo{.help = "KIND:PATH[:SPLIT]; auto: the test split of data.dataset, or where it has "
-                        "none (csv) what the nodes hold out; none"});
+                        "none (csv, idx without t10k files) what the nodes hold out; none"});
   visit(
       "hold-out", o.hold_out,
       FieldInfo{.help = "auto without a test split: part of each node's rows that is evaluated on "

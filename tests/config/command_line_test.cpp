@@ -102,9 +102,18 @@ TEST_F(CommandLine, FlagsWinOverTheFileWhereverTheyStand) {
   EXPECT_EQ(options_.job.seed, 2U);
 }
 
-TEST_F(CommandLine, TheLastOfARepeatedFlagCounts) {
-  EXPECT_EQ(refusal({"--train.local-epochs", "4", "--local-epochs", "6"}), "accepted");
-  EXPECT_EQ(options_.train.local_epochs, 6);
+TEST_F(CommandLine, AFlagIsGivenOnce) {
+  EXPECT_EQ(parse({"simulate", "--train.local-epochs", "4", "--local-epochs", "6"}), 2);
+  EXPECT_THAT(err_.str(),
+              HasSubstr("error: the flag --train.local-epochs is given more than once"));
+}
+
+TEST_F(CommandLine, KnowsWhichKeysFlagsSay) {
+  EXPECT_EQ(refusal({"--local-epochs", "4"}), "accepted");
+  EXPECT_TRUE(binder_.says_by_flag("train.local-epochs"));
+  EXPECT_FALSE(binder_.says_by_flag("seed"));
+  binder_.note_flag("seed");
+  EXPECT_TRUE(binder_.says_by_flag("seed"));
 }
 
 TEST_F(CommandLine, NegativeNumbersAreValuesNotFlags) {

@@ -407,6 +407,44 @@ TEST_F(CommandsTest, SimulateEvaluatesADataSetOfOnesOwn) {
   EXPECT_THAT(err, HasSubstr("stop.metric = 'loss' needs evaluate.dataset"));
 }
 
+void write_bytes(const std::filesystem::path& path, const std::vector<int>& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  for (const int byte : bytes) file.put(static_cast<char>(byte));
+}
+
+TEST_F(CommandsTest, SimulateHoldsRowsOfAnIdxDirectoryWithoutTestFilesOut) {
+  std::vector<int> labels = {0, 0, 8, 1, 0, 0, 0, 20};
+  std::vector<int> images = {0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, 2};
+  for (int row = 0; row < 20; ++row) {
+    labels.push_back(row % 2);
+    images.insert(images.end(), {row, 100 * (row % 2)});
+  }
+  write_bytes(directory.path() / "train-labels-idx1-ubyte", labels);
+  write_bytes(directory.path() / "train-images-idx3-ubyte", images);
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n"
+      "[data]\ndataset = \"idx:" +
+      directory.path().string() + "\"\n");
+  EXPECT_EQ(run({"simulate", job, "--clients", "2"}), 0) << err;
+  EXPECT_THAT(err, HasSubstr("evaluates on 4 rows that 2 clients hold out (data.hold-out = 0.2)"));
+}
+
+// The word of starling-gossip.
+TEST_F(CommandsTest, SimulateEvaluatesNothingOnNone) {
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const std::vector<std::string> none = {"simulate",           job,   "--clients", "2",
+                                         "--evaluate.dataset", "none"};
+  EXPECT_EQ(run(none), 0) << err;
+  EXPECT_THAT(err, Not(HasSubstr("evaluated")));
+  EXPECT_THAT(err, Not(HasSubstr("warning")));
+  std::vector<std::string> stops = none;
+  stops.insert(stops.end(), {"--stop.metric", "loss"});
+  EXPECT_EQ(run(stops), 2);
+  EXPECT_THAT(err, HasSubstr("stop.metric = 'loss' needs evaluate.dataset"));
+}
+
 TEST_F(CommandsTest, SimulateSaysThatNothingIsEvaluated) {
   const auto rows = directory.path() / "rows.csv";
   std::ofstream(rows) << "x,label\n1,0\n2,1\n3,0\n4,1\n5,0\n6,1\n7,0\n8,1\n";
@@ -558,10 +596,15 @@ TEST_F(CommandsTest, AStudyThatCannotBeginEndsWithTwo) {
       {{"--out", to, "--sweep", "cohort=2,300"}, "--sweep round.cohort=300: "},
       {{"--out", to, "--sweep", "clients=0,3"}, "clients = '0'"},
       {{"--out", to, "--sweep", "network.loss=0,1"}, "network.loss = '1'"},
+      {{"--out", to, "--sweep", "clients=2,3", "--clients", "3"}, "so does its own flag"},
       {{"--out", to, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
       {{"--out", to, "--sweep", "model.kind=external"}, "its trainer evaluates such a model"}};
   for (const auto& [flags, said] : cases) {
-    Flags words = {"simulate", job, "--clients", "3"};
+    Flags words = {"simulate", job};
+    const auto sweeps_clients = [](const std::string& w) { return w.starts_with("clients="); };
+    if (std::ranges::none_of(flags, sweeps_clients)) {
+      words.insert(words.end(), {"--clients", "3"});
+    }
     words.insert(words.end(), flags.begin(), flags.end());
     EXPECT_EQ(run(words), 2) << flags.back() << ": " << err;
     EXPECT_THAT(err, StartsWith("error: "));

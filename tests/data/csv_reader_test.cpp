@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CsvReader : public ::testing::Test {
  protected:
@@ -189,6 +190,15 @@ TEST_F(CsvReader, RefusesLabelsThatCannotBeClasses) {
   EXPECT_THAT(refusal("x,c\n1,-1\n1,1\n"), HasSubstr("classes count from 0"));
   EXPECT_THAT(refusal("x,c\n1,0\n1,0.5\n1,1.5\n"),
               HasSubstr("a.csv, line 3, column 'c': 0.5 is not a class; classes count from 0"));
+  // The class stands first here, and is not called so.
+  constexpr const char* kWhich =
+      "; the class is the column 'label', or the last one where there is none";
+  EXPECT_THAT(refusal("kind,x\n1,0.5\n0,1.5\n"), HasSubstr(kWhich));
+  EXPECT_THAT(refusal("kind,x\nred,0\nblue,1\n"),
+              HasSubstr("column 'kind': 'red' is not a number that float32 can hold" +
+                        std::string(kWhich)));
+  EXPECT_THAT(refusal("label,x\n0.5,0.5\n1,1\n"), Not(HasSubstr(kWhich)));
+  EXPECT_THAT(refusal("label,x\n1,red\n1,1\n"), Not(HasSubstr(kWhich)));
   EXPECT_EQ(load("x,c\n1,0\n1,0.5\n1,high\n").value()->classes(), 3) << "they are texts";
   EXPECT_THAT(refusal("x,c\n1,2000000000\n"), HasSubstr("label-out-of-range"));
   EXPECT_THAT(refusal("x,c\n1,0\n1,5\n", {.classes = 5}), HasSubstr("the model has 5 classes"));

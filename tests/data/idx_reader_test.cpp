@@ -189,6 +189,19 @@ TEST_F(IdxReader, NamesWhatIsMissing) {
               ::testing::HasSubstr("apt-get install dataset-fashion-mnist"));
 }
 
+TEST_F(IdxReader, TheTestSplitIsThereWhereItsFilesAre) {
+  const std::string directory = directory_.path().string();
+  const auto has_test_split = [&](const std::string& text) {
+    return DatasetSpec::parse(text).value().has_test_split();
+  };
+  EXPECT_FALSE(has_test_split("idx:" + directory));
+  EXPECT_FALSE(has_test_split("fashion-mnist:" + directory));
+  EXPECT_TRUE(has_test_split("synthetic:rows=10"));
+  labels("", "t10k-labels-idx1-ubyte.gz");
+  EXPECT_TRUE(has_test_split("idx:" + directory + ":train"));
+  EXPECT_FALSE(has_test_split("idx:" + directory + ":test")) << "no other one";
+}
+
 TEST_F(IdxReader, RefusesADirectoryInPlaceOfAFile) {
   std::filesystem::create_directory(directory_.path() / "train-labels-idx1-ubyte");
   EXPECT_THAT(refusal(), ::testing::StartsWith("dataset-unreadable"));

@@ -102,5 +102,27 @@ TEST(RowNames, WhatDiffersIsRefusedByTheNamesOfTheRun) {
   EXPECT_THAT(differs(RowNames()), HasSubstr("text-labels"));
 }
 
+TEST(RowNames, AnErrorAboutOnesOwnFilesNamesWhatDiffers) {
+  const auto differs = [](std::shared_ptr<const Dataset> dataset, const RowNames& names) {
+    const auto fitted = fit_to(dataset, names, {"csv:birds.csv", "csv:train.csv", false});
+    return fitted ? "accepted" : fitted.error().message();
+  };
+  EXPECT_EQ(differs(birds(), {{"x", "y", "w"}, {"finch", "robin"}}),
+            "the columns of csv:birds.csv are not those of csv:train.csv: it has no 'w', and it has "
+            "'z', which csv:train.csv has not");
+  EXPECT_EQ(differs(birds(), {{"x", "y"}, {"finch", "robin"}}),
+            "the columns of csv:birds.csv are not those of csv:train.csv: it has 'z', which "
+            "csv:train.csv has not");
+  EXPECT_EQ(differs(birds(), {{}, {"finch", "wren"}}),
+            "the label 'robin' of csv:birds.csv is no class of csv:train.csv, which are 'finch', "
+            "'wren'");
+  EXPECT_EQ(differs(birds(), {{}, {"owl", "wren"}}),
+            "the labels 'finch', 'robin' of csv:birds.csv are no classes of csv:train.csv, which "
+            "are 'owl', 'wren'");
+  EXPECT_EQ(differs(birds(), {}),
+            "the labels of csv:birds.csv are texts, and those of csv:train.csv are numbers: write "
+            "both alike");
+}
+
 }  // namespace
 }  // namespace starling::data

@@ -67,6 +67,13 @@ TEST_F(ReportCommand, WritesThePageOfARunIntoItsDirectory) {
   EXPECT_TRUE(std::filesystem::exists(path + "/report.html"));
 }
 
+TEST_F(ReportCommand, SaysThatThereIsNoSuchDirectory) {
+  const std::string missing = (directory_.path() / "missing").string();
+  const Answer answer = report({missing});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.err, "error: there is no directory " + missing + "\n");
+}
+
 TEST_F(ReportCommand, ComparesRunsAsJson) {
   const std::string page = (directory_.path() / "both.html").string();
   const Answer answer =

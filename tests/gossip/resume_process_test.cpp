@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::in_one_line;
+using ::testing::Not;
 using testing::Process;
 
 class StoppedSimulation : public ::testing::Test {
@@ -101,6 +102,8 @@ TEST_F(StoppedSimulation, InterruptedAndKilledItEndsAsIfNothingHadBeen) {
       ASSERT_TRUE(run.wait_for("[step 700/2000]")) << run.output();
       run.signal(SIGKILL);
       EXPECT_EQ(run.wait(), 128 + SIGKILL);
+      EXPECT_THAT(run.output(), HasSubstr("goes on after step "));
+      EXPECT_THAT(run.output(), Not(HasSubstr("[step 300/2000]"))) << "it was said before";
     }
     const auto other = testing::run(command(
         stopped, {"--algorithm", algorithm, "--topology", "ring", "--learning-rate", "0.2"}));

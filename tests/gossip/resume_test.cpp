@@ -112,10 +112,18 @@ INSTANTIATE_TEST_SUITE_P(
 // A process's part of a run: saves when it was asked so often, and stops.
 Result<SimulationResult> part(const Experiment& experiment, const std::filesystem::path& file,
                               int asked_max, unsigned threads = 1,
-                              std::vector<Measurement>* told = nullptr) {
+                              std::vector<Measurement>* told = nullptr,
+                              std::optional<std::uint64_t>* from = nullptr) {
   const SystemClock clock;
   int asked = 0;
   SimulationHooks hooks;
+  if (from != nullptr) {
+    from->reset();
+    hooks.on_resume = [from, told](std::uint64_t step) {
+      EXPECT_TRUE(told->empty()) << "it is said first";
+      *from = step;
+    };
+  }
   if (told != nullptr) {
     told->clear();
     hooks.on_measurement = [told](const Measurement& m) { told->push_back(m); };
@@ -162,12 +170,17 @@ TEST_P(Resumed, AfterEveryFewStepsItEndsAsIfNeverStopped) {
   ASSERT_TRUE(whole) << whole.error().message();
   for (const int every : {1, 3, 7}) {
     std::vector<Measurement> told;
+    std::optional<std::uint64_t> from;
     int stops = 0;
-    auto ended = part(*experiment, file(), every, 1, &told);
+    auto ended = part(*experiment, file(), every, 1, &told, &from);
+    EXPECT_FALSE(from);
     while (!ended) {
       ASSERT_EQ(ended.error().code(), "stopped") << ended.error().message();
       ASSERT_LT(++stops, 1000);
-      ended = part(*experiment, file(), every, stops % 2 == 0 ? 1 : 3, &told);
+      const std::string stopped = ended.error().message();
+      ended = part(*experiment, file(), every, stops % 2 == 0 ? 1 : 3, &told, &from);
+      ASSERT_TRUE(from);
+      EXPECT_THAT(stopped, HasSubstr("after step " + std::to_string(*from) + ":"));
     }
     EXPECT_GE(stops, every == 7 ? 1 : 2);
     expect_same(*whole, *ended);

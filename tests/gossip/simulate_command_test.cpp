@@ -11,7 +11,9 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "core/linalg/kernels.h"
+#include "core/telemetry/terminal.h"
 #include "gossip/tool/commands.h"
+#include "gossip/tool/run_text.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
@@ -46,11 +48,18 @@ Answer run(std::vector<std::string> words) {
 
 // A run of a moment, with these flags after it.
 Answer run_small(const std::vector<std::string>& flags) {
-  std::vector<std::string> words{"--dataset", "synthetic:rows=120,features=6,classes=3",
-                                 "--nodes",   "6",
-                                 "--steps",   "8",
-                                 "--every",   "4"};
-  words.insert(words.end(), flags.begin(), flags.end());
+  const std::pair<const char*, const char*> usual[] = {
+      {"--dataset", "synthetic:rows=120,features=6,classes=3"},
+      {"--nodes", "6"},
+      {"--steps", "8"},
+      {"--every", "4"}};
+  std::vector<std::string> words = flags;
+  for (const auto& [flag, value] : usual) {
+    const auto is_said = [&](const std::string& said) {
+      return said == flag || said.starts_with(std::string(flag).substr(2) + "=");
+    };
+    if (std::ranges::none_of(flags, is_said)) words.insert(words.end(), {flag, value});
+  }
   return run(std::move(words));
 }
 
@@ -99,6 +108,26 @@ TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
   EXPECT_THAT(answer.out, Not(HasSubstr("written:")));
 }
 
+TEST_F(SimulateCommand, SaysWhichRowsOfOnesOwnAreEvaluated) {
+  std::string rows = "x,label\n";
+  for (int row = 0; row < 40; ++row) rows += std::to_string(row) + "," + (row % 2 ? "a\n" : "b\n");
+  const std::string data = "csv:" + write("rows.csv", rows);
+  const auto words = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--dataset", data, "--nodes", "4", "--steps", "4"});
+    const Answer answer = run(std::move(more));
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return answer.err;
+  };
+  EXPECT_THAT(words({}),
+              HasSubstr("evaluates on 8 rows that the nodes hold out (evaluate.hold-out = 0.2)\n"));
+  EXPECT_THAT(words({"--hold-out", "0.05"}),
+              HasSubstr("nothing is evaluated: with evaluate.hold-out = 0.05 none of the 4 nodes "
+                        "holds rows out; raise it, or set evaluate.dataset\n"));
+  EXPECT_THAT(words({"--hold-out", "0"}), HasSubstr("nothing is evaluated: set evaluate.dataset"));
+  EXPECT_THAT(words({"--evaluate.dataset", "none"}), Not(HasSubstr("evaluate")));
+  EXPECT_THAT(words({"--evaluate.dataset", data}), Not(HasSubstr("evaluates on")));
+}
+
 TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
   const Answer answer = run_small(
       {"--nodes.slowdown", "3", "--network.retransmit-after", "1s", "--nodes.return-after", "1s"});
@@ -111,6 +140,32 @@ TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
               Not(HasSubstr("warning")));
 }
 
+TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
+  const auto said = [](const std::vector<std::string>& flags) {
+    const Answer answer = run_small(flags);
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return answer.err;
+  };
+  EXPECT_THAT(said({"--ratio", "0.5"}),
+              HasSubstr("warning: algorithm.ratio has no effect: algorithm.name is dpsgd (it needs "
+                        "choco)\n"));
+  EXPECT_THAT(said({"--algorithm", "all-reduce:group=3", "--outer-rate", "0.5"}),
+              HasSubstr("algorithm.outer-rate has no effect: algorithm.name is all-reduce:group=3 "
+                        "(it needs diloco or diloco-all)"));
+  EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--bits", "8"}),
+              HasSubstr("algorithm.bits has no effect: algorithm.compressor is top-k (it needs "
+                        "qsgd)"));
+  EXPECT_THAT(said({"--train.momentum", "0.5"}),
+              HasSubstr("train.momentum has no effect: train.optimizer is sgd (it needs momentum "
+                        "or nesterov)"));
+  EXPECT_THAT(said({"--hidden", "8"}),
+              HasSubstr("model.hidden has no effect: model.kind is softmax-regression (it needs "
+                        "mlp)"));
+  EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--ratio", "0.5", "--order",
+                    "combine-while-adapt"}),
+              Not(HasSubstr("warning")));
+}
+
 TEST_F(SimulateCommand, JsonIsTheMeasurementsAlone) {
   const Answer answer = run_small({"--format", "json"});
   ASSERT_EQ(answer.code, 0) << answer.err;
@@ -119,6 +174,18 @@ TEST_F(SimulateCommand, JsonIsTheMeasurementsAlone) {
   EXPECT_EQ(value.at("measurements").at(2).at("step"), 8);
   EXPECT_TRUE(value.at("measurements").at(0).at("train_loss").is_null());
   EXPECT_EQ(value.at("trace_sha256").as_string().size(), 64);
+}
+
+TEST_F(SimulateCommand, AnEvaluationOf80ColumnsHasTheConsensusDistance) {
+  Measurement measurement;
+  measurement.step = 12000;
+  measurement.virtual_seconds = 754;
+  measurement.train_loss = 12.3456;
+  measurement.eval_accuracy = measurement.eval_accuracy_mean_model = 0.5;
+  measurement.eval_loss = 1;
+  measurement.consensus_distance = 0.0001234;
+  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, " virtual"), 80),
+            "[step 12000/20000] train loss 12.3456  accuracy 0.5000  consensus 0.000123");
 }
 
 TEST_F(SimulateCommand, ThreadsChangeNothing) {
@@ -499,6 +566,7 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--sweep", "topology=ring,rign"}, "did you mean 'ring'?"},
       {{"--out", out, "--sweep", "topology=ring,hypercube"}, "--sweep topology.spec=hypercube: "},
       {{"--out", out, "--sweep", "topology=watts-strogatz:k=4,beta=0.1"}, "in double quotes"},
+      {{"--out", out, "--sweep", "latency=lognormal:20ms,0.5"}, "in double quotes"},
       {{"--out", out, "--sweep", "algorithm=dpsgd,dpsdg"}, "did you mean 'dpsgd'?"},
       {{"--out", out, "--sweep", "steps=10,many"}, "steps = 'many'"},
       {{"--out", out, "--sweep", "network.latency=1ms,20"}, "network.latency: '20'"},
@@ -516,6 +584,16 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
     EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
     EXPECT_FALSE(std::filesystem::exists(out));
   }
+}
+
+TEST_F(SimulateCommand, AKeyThatIsSweptIsNoFlagToo) {
+  const Answer answer = run_small(
+      {"--sweep", "learning-rate=0.1,0.2", "--learning-rate", "0.3", "--out", path("study")});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_EQ(
+      answer.err,
+      "error: --sweep says the values of train.learning-rate, and so does its own flag: leave "
+      "one of the two out\n");
 }
 
 TEST_F(SimulateCommand, AStudyWarnsOnceOfKeysWithoutEffect) {

@@ -537,6 +537,72 @@ TEST(Simulation, DataOfOnesOwnAreEvaluatedOnRowsHeldOut) {
   }
 }
 
+// Two files of one's own, one to train on and one to evaluate on.
+class TwoFiles : public ::testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    const std::string path = (directory_.path() / name).string();
+    std::ofstream(path) << text;
+    return "csv:" + path;
+  }
+  Result<Experiment> prepared(const std::string& evaluation) const {
+    NetOptions options = small_network("ring", 4);
+    options.data.dataset = train_;
+    options.evaluate.dataset = write("test.csv", evaluation);
+    return prepare(options);
+  }
+  std::string refusal(const std::string& evaluation) const {
+    const auto experiment = prepared(evaluation);
+    if (experiment) return "accepted";
+    EXPECT_EQ(experiment.error().category(), ErrorCategory::kUsage);
+    return experiment.error().message();
+  }
+  std::string name(const std::string& file) const {
+    return "csv:" + (directory_.path() / file).string();
+  }
+
+  const starling::testing::TemporaryDirectory directory_;
+  std::string train_ = write("train.csv",
+                             "x,y,label\n1,10,plum\n2,20,apple\n3,30,pear\n4,40,plum\n"
+                             "5,50,apple\n6,60,pear\n7,70,plum\n8,80,apple\n");
+};
+
+TEST_F(TwoFiles, ClassesAreThoseOfTheTrainingData) {
+  const auto experiment = prepared("x,y,label\n1,10,plum\n2,20,apple\n");  // no pear
+  ASSERT_TRUE(experiment) << experiment.error().message();
+  const data::DatasetView& evaluation = *experiment->evaluation;
+  EXPECT_EQ(evaluation.dataset->class_names(), (std::vector<std::string>{"apple", "pear", "plum"}));
+  EXPECT_EQ(evaluation.label(0), 2);
+  EXPECT_EQ(evaluation.label(1), 0);
+  EXPECT_EQ(refusal("x,y,label\n1,10,plum\n2,20,quince\n3,30,apple\n"),
+            "evaluate.dataset: the label 'quince' of " + name("test.csv") + " is no class of " +
+                name("train.csv") + ", which are 'apple', 'pear', 'plum'");
+}
+
+TEST_F(TwoFiles, TextsAndNumbersAsClassesAreNotMixed) {
+  EXPECT_EQ(refusal("x,y,label\n1,10,0\n2,20,1\n"),
+            "evaluate.dataset: the labels of " + name("test.csv") +
+                " are numbers, and the classes of " + name("train.csv") +
+                " are texts: 'apple', 'pear', 'plum'");
+  train_ = write("numbers.csv", "x,y,label\n1,10,0\n2,20,1\n3,30,0\n4,40,1\n");
+  EXPECT_EQ(refusal("x,y,label\n1,10,plum\n2,20,apple\n"),
+            "evaluate.dataset: the labels of " + name("test.csv") + " are texts, and those of " +
+                name("numbers.csv") + " are numbers: write both alike");
+}
+
+TEST_F(TwoFiles, ColumnsAreMatchedByName) {
+  const auto experiment = prepared("label,y,x\nplum,10,1\napple,20,2\npear,30,3\n");
+  ASSERT_TRUE(experiment) << experiment.error().message();
+  EXPECT_EQ(experiment->evaluation->features(0)[0], 1.0F);
+  EXPECT_EQ(experiment->evaluation->features(0)[1], 10.0F);
+  EXPECT_EQ(refusal("x,label\n1,plum\n"), "evaluate.dataset: the columns of " + name("test.csv") +
+                                              " are not those of " + name("train.csv") +
+                                              ": it has no 'y'");
+  EXPECT_EQ(refusal("x,y,z,label\n1,10,5,plum\n"),
+            "evaluate.dataset: the columns of " + name("test.csv") + " are not those of " +
+                name("train.csv") + ": it has 'z', which " + name("train.csv") + " has not");
+}
+
 TEST(Simulation, BeginningsApartAreOfBuiltInModels) {
   NetOptions options = small_network("ring", 4);
   for (const char* text : {"spread", "spread=", "spread=-1", "spread=1e9", "spread=nan", "file"}) {

@@ -88,6 +88,14 @@ TEST_F(LaunchCommand, RunsANetworkAndWritesWhatSimulateWrites) {
   EXPECT_NEAR(final.at("consensus_distance").as_double(), std::sqrt(15 * 1.25), 1e-6);
 }
 
+TEST_F(LaunchCommand, KeysWithoutEffectAreWarnedOf) {
+  const Answer answer = run({"--edge", kPretendEdge, "--ratio", "0.5", "--bad", "2"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr("warning: algorithm.ratio has no effect: algorithm.name is "
+                                    "dpsgd (it needs choco)\n"));
+  EXPECT_THAT(answer.err, HasSubstr("robust.bad has no effect: robust.rule is not set"));
+}
+
 TEST_F(LaunchCommand, RunsThroughTheProxyWithFaults) {
   const Answer answer = run({"--edge", kPretendEdge, "--events",
                              events("[cut]\nat = \"0s\"\nkind = \"partition\"\nnodes = \"1-2\"\n"

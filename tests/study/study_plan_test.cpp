@@ -89,6 +89,18 @@ TEST_F(StudyPlan, AValueWithACommaStandsInQuotes) {
   EXPECT_EQ(made->runs[1].name, "topology.spec=watts-strogatz-k=4,beta=0.1");
 }
 
+TEST_F(StudyPlan, AKeyWhoseFlagIsGivenIsNotSwept) {
+  ASSERT_TRUE(binder_.read_toml("steps = 7\ntrain.rate = 0.5", "net.toml"));
+  binder_.note_flag("train.rate");
+  EXPECT_EQ(refusal(std::nullopt, {"train.rate=0.1,0.2"}),
+            "--sweep says the values of train.rate, and so does its own flag: leave one of the two "
+            "out");
+  EXPECT_THAT(names(std::nullopt, {"steps=3,4"}), ElementsAre("steps=3", "steps=4"))
+      << "what a file says is swept";
+  binder_.note_flag("seed");
+  EXPECT_THAT(refusal("1..3", {}), HasSubstr("--seeds says the values of seed"));
+}
+
 TEST_F(StudyPlan, MistakesAreOneSentenceEach) {
   EXPECT_THAT(refusal("5..1", {}), HasSubstr("--seeds 5..1: the range runs backwards; write 1..5"));
   EXPECT_THAT(refusal("1..1000000000", {}), HasSubstr("a study has at most 10000 runs"));

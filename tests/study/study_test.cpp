@@ -311,6 +311,16 @@ TEST_F(StudyTest, AValueThatNoRunCanHaveIsRefusedBeforeAnythingRuns) {
   EXPECT_FALSE(std::filesystem::exists(study_));
 }
 
+// What was cut at its comma reads like the rest of the value before it.
+TEST_F(StudyTest, AValueThatWasCutAtItsCommaIsToStandInQuotes) {
+  accepted_from_ = 9;
+  EXPECT_EQ(run(std::nullopt, {"topology=torus:4,0.5"}), 2);
+  EXPECT_THAT(err_,
+              HasSubstr("no graph of this seed; a value with a comma stands in double quotes"));
+  EXPECT_EQ(run(std::nullopt, {"topology=ring,torus:4"}), 2);
+  EXPECT_EQ(err_, "error: no graph of this seed\n");
+}
+
 TEST_F(StudyTest, ACombinationThatIsRefusedFailsAlone) {
   EXPECT_EQ(run(std::nullopt, {"topology=ring,tree", "steps=5,10"}), 1);
   EXPECT_EQ(ran_.size(), 4U);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/tool/key_warnings.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/config/needs.h"
+#include "gossip/simulation/experiment.h"
+
+namespace starling::gossip {
+namespace {
+
+using config::Needs;
+using config::ReadBy;
+
+std::vector<Needs> needs_of_network() {
+  std::vector<Needs> needs = config::needs_of_simulation();
+  needs.push_back({"robust.rule", "off", {"robust.bad"}});
+  needs.push_back({"attack.kind", "none", {"attack.nodes", "attack.scale"}});
+  return needs;
+}
+
+// An algorithm of one's own may read any key of [algorithm].
+bool is_built_in(const AlgorithmOptions& options) {
+  return std::ranges::find(kAlgorithms, kind_of(options)) != kAlgorithms.end();
+}
+
+std::vector<ReadBy> readers_of_network(const NetOptions& options) {
+  std::vector<ReadBy> rules = config::readers_in_training("train.step-every");
+  rules.push_back({"evaluate.dataset", {"auto"}, {"evaluate.hold-out"}});
+  if (!is_built_in(options.algorithm)) return rules;
+  const std::string_view kOwner = "algorithm.name";
+  rules.push_back({kOwner, {"dpsgd", "choco"}, {"algorithm.order"}});
+  rules.push_back({kOwner, {"qg-dsgdm"}, {"algorithm.momentum"}});
+  rules.push_back({kOwner, {"choco"}, {"algorithm.compressor", "algorithm.consensus-step"}});
+  rules.push_back(
+      {kOwner, {"diloco", "diloco-all"}, {"algorithm.outer-rate", "algorithm.outer-momentum"}});
+  rules.push_back({kOwner, {"detag"}, {"algorithm.gossip-rounds"}});
+  if (kind_of(options.algorithm) == "choco") {
+    rules.push_back({"algorithm.compressor", {"top-k"}, {"algorithm.ratio"}});
+    rules.push_back({"algorithm.compressor", {"qsgd"}, {"algorithm.bits"}});
+  } else {
+    rules.push_back({kOwner, {"choco"}, {"algorithm.ratio", "algorithm.bits"}});
+  }
+  return rules;
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of_keys(const config::Binder& binder, const NetOptions& options) {
+  const Settings settings = binder.settings();
+  const Settings defaults = NetOptions().settings();
+  auto sentences = config::unmet_needs(needs_of_network(), settings, defaults);
+  for (auto&& more :
+       {config::unread_keys(readers_of_network(options), settings, defaults), warnings(options)}) {
+    std::ranges::copy(more, std::back_inserter(sentences));
+  }
+  return sentences;
+}
+
+}  // namespace starling::gossip
