@@ -113,8 +113,12 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
 }
 
 void MassLedger::forget(Node other) {
-  pushed_.erase(other);
-  pulled_.erase(other);
+  for (auto* totals : {&pushed_, &pulled_}) {
+    const auto edge = totals->find(other);
+    const bool is_zero = edge == totals->end() || edge->second.empty() || edge->second.back() == 0;
+    if (is_zero) continue;  // without weight there is nothing else
+    for (Fixed& x : edge->second) x = 0;
+  }
   passed_on_.erase(other);
 }
 
