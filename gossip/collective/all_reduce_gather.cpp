@@ -404,6 +404,10 @@ std::optional<TimePoint> AllReduceMachine::gather_deadline() const {
     if (gather.registered.contains(m) || liveness_.is_gone(m, now_)) continue;
     due = liveness_.waits_until(m, TimePoint{}, due);
   }
+  for (Member m = 0; m < names_.size(); ++m) {  // may_be_minority()
+    const auto silent = liveness_.silent_since(m);
+    if (silent && *silent + options_.answer > now_) due = std::min(due, *silent + options_.answer);
+  }
   return due;
 }
 

@@ -54,6 +54,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   sooner(gives_up_at());
   sooner(source_gives_up_at());
   if (current_) sooner(claims_.looks_at());
+  if (current_) sooner(probe_deadline());
   return due;
 }
 
@@ -184,6 +185,7 @@ void AllReduceMachine::handle(PieceReceived& piece) {
 void AllReduceMachine::handle(Tick&) {
   tick_gather();
   if (claims_.looks_at() && now_ >= *claims_.looks_at()) look_ahead();
+  if (current_ && now_ >= probe_deadline()) probe_others();
   const auto gives_up = gives_up_at();
   if (gives_up && now_ >= *gives_up) stop_waiting();
   const auto source_gives_up = source_gives_up_at();

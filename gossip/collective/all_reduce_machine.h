@@ -42,6 +42,8 @@ class AllReduceMachine final : public Reducer {
   Duration piece_wait() const override;
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
+  // It did not answer in time, and was not heard since.
+  bool is_silent(Member member) const { return liveness_.silent_since(member).has_value(); }
   // Whom this member waits for, if for a single one.
   std::optional<Member> waiting_for() const;
   Memory memory() const override { return memory_; }
@@ -89,14 +91,16 @@ class AllReduceMachine final : public Reducer {
     std::set<Member> false_donors;           // that sent another mean than the one asked for
     std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
     AttemptBounds bounds;
-    unsigned passed_on = 0;             // so often to another gatherer who might hear more
-    std::map<Member, unsigned> failed;  // attempts that we left in vain, by gatherer
-    std::optional<Blame> blame;         // of the attempt before
-    std::vector<SendPiece> sent;        // in the attempt at hand
-    EarlyPieces early;                  // of the attempt promised, until its list comes
-    TimePoint promised_at{};            // the last promise
-    TimePoint waits_since{};            // for waiting_for()
-    Duration longest_wait{};            // for a piece
+    unsigned passed_on = 0;              // so often to another gatherer who might hear more
+    std::map<Member, unsigned> failed;   // attempts that we left in vain, by gatherer
+    std::optional<Blame> blame;          // of the attempt before
+    std::vector<SendPiece> sent;         // in the attempt at hand
+    EarlyPieces early;                   // of the attempt promised, until its list comes
+    TimePoint promised_at{};             // the last promise
+    TimePoint waits_since{};             // for waiting_for()
+    std::optional<TimePoint> probed_at;  // the others, not judged yet
+    TimePoint judged_at{};               // they were, last
+    Duration longest_wait{};             // for a piece
   };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
@@ -166,10 +170,14 @@ class AllReduceMachine final : public Reducer {
   void send_done();
   bool holds(const std::optional<Sha256Digest>& sha256) const;
   void stop_waiting();
+  bool waits_for_list() const;
   void wait();
   Duration stretched(Duration wait) const;
   Duration list_wait() const;
   std::optional<TimePoint> gives_up_at() const;
+  TimePoint probe_deadline() const;
+  void probe_others();
+  void find_silent();
   void resend(Member to);
 
   // The mean of others (all_reduce_mean.cpp).

@@ -16,6 +16,8 @@ namespace {
 // A list comes within so many times what is learned of its parts.
 constexpr int kListWaits = 2;
 constexpr unsigned kDoublingsMax = 10;
+// A tick that comes so much after its time: this process did not run, and answers wait to be read.
+constexpr Duration kProbeLateMax = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -242,13 +244,57 @@ std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
   // In the first exchange links may still be made.
   const bool is_starting =
       !last_ && (c.run || !liveness_.is_met(*member)) && !liveness_.silent_since(*member);
-  const bool for_gatherer = !c.run && !c.fetch && c.held.attempt != c.promised;
   // Another was waited for in vain before: the gatherer may be the cause.
   const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
-  const Duration longest = for_gatherer ? for_list : piece_wait();
+  const Duration longest = waits_for_list() ? for_list : piece_wait();
   TimePoint until = c.waits_since + stretched(longest);
   if (is_starting) until = std::max(until, c.waits_since + options_.stragglers.initial);
   return liveness_.waits_until(*member, c.waits_since, until);
+}
+
+bool AllReduceMachine::waits_for_list() const {
+  const Current& c = *current_;
+  return !c.run && !c.fetch && c.held.attempt != c.promised;
+}
+
+// The others are asked half a wait after it began, and judged after the other half. A gatherer's
+// heartbeats do not count: it may wait for silent members itself.
+TimePoint AllReduceMachine::probe_deadline() const {
+  const Current& c = *current_;
+  const Duration half = piece_wait() / 2;
+  if (c.probed_at) return *c.probed_at + half;
+  const TimePoint since = waits_for_list() ? c.promised_at : c.waits_since;
+  return std::max({since, c.begun_at, c.judged_at}) + half;
+}
+
+// So that all silent members are found within one wait, and not one after the other as each becomes
+// the gatherer.
+void AllReduceMachine::probe_others() {
+  Current& c = *current_;
+  const bool is_due = c.probed_at && now_ < probe_deadline() + kProbeLateMax;
+  if (is_due) return find_silent();
+  c.probed_at = now_;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_) send(m, make_note(Kind::kAsk, c.at, 0));
+  }
+}
+
+// Who was never met may still be starting.
+void AllReduceMachine::find_silent() {
+  Current& c = *current_;
+  const TimePoint asked_at = *std::exchange(c.probed_at, std::nullopt);
+  c.judged_at = now_;
+  bool found = false;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m == self_ || !liveness_.is_met(m) || liveness_.silent_since(m)) continue;
+    if (liveness_.heard_at(m) >= asked_at) continue;
+    liveness_.call_silent(m, asked_at);
+    found = true;
+  }
+  if (!found) return;
+  const auto member = waiting_for();
+  if (member && liveness_.silent_since(*member)) return stop_waiting();
+  if (c.promised != 0 && waits_for_list()) report_again();
 }
 
 // In vain. Whoever is silent as a gatherer is not one again before it is heard; of a piece the
@@ -263,7 +309,8 @@ void AllReduceMachine::stop_waiting() {
         fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
                     names_[silent], c.at.exchange, c.joined));
   }
-  const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
+  const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
+  const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
   if (silent == gatherer) liveness_.call_silent(silent, now_);
   try_again_with(next);
 }

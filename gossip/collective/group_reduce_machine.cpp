@@ -304,7 +304,9 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
   const bool was_there = std::ranges::binary_search(finished.members, self_);
   for (const Member member : group.members) {
     const bool is_missed = was_there && !std::ranges::binary_search(finished.members, member);
-    if (is_missed) ++peers_[member].missed;
+    if (!is_missed) continue;
+    const Member place = *place_of(group.members, member);
+    peers_[member].missed += group.machine.is_silent(place) ? kMissedMax : 1;
   }
   finished.at = at_;
   finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};

@@ -426,6 +426,10 @@ void AllReduceProtocol::link_lost(Member member) {
 }
 
 void AllReduceProtocol::reach(Member member, bool reachable) {
+  // Who is suspected, or not any more, was not heard by that.
+  const bool changed =
+      reachable ? unreachable_.erase(member) > 0 : unreachable_.insert(member).second;
+  if (!changed) return;
   if (!reachable) {
     on(collective::LinkDown{member});
   } else if (linked_[member]) {  // a link that was whole all the time does not say it again

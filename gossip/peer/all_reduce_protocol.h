@@ -5,6 +5,7 @@
 // the usual pace, and take the model of a majority that went on without them.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,13 +78,14 @@ class AllReduceProtocol final : public ProtocolBase {
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
   const Exchange total_;
   JumpBound jumps_;
-  TimePoint began_{};         // the local steps
-  Duration work_{};           // that they took last
-  TimePoint resume_{};        // kPacing: until
-  bool returning_ = false;    // kCopying: it had finished among a minority
-  TimePoint return_again_{};  // not before
-  std::vector<bool> linked_;  // as far as the links have said
-  collective::Floats mean_;   // being mixed
+  TimePoint began_{};             // the local steps
+  Duration work_{};               // that they took last
+  TimePoint resume_{};            // kPacing: until
+  bool returning_ = false;        // kCopying: it had finished among a minority
+  TimePoint return_again_{};      // not before
+  std::vector<bool> linked_;      // as far as the links have said
+  std::set<Member> unreachable_;  // as far as failure detection has said
+  collective::Floats mean_;       // being mixed
   // The model that all members had before their last local steps, empty where it is not known, and
   // how far means usually are from it: where members agree on both, they agree on what is too far.
   // In groups it is empty: there a mean is compared with this peer's own.

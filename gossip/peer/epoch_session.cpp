@@ -127,10 +127,11 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   return rejected("not-wanted", "these columns were not asked for");
 }
 
-void EpochSession::transfer_begun(Member from, const VectorTransfer& transfer, TimePoint now) {
+void EpochSession::transfer_progressed(Member from, const VectorTransfer& transfer, TimePoint now) {
   now_ = now;
   const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
-  if (columns != nullptr && copy_ && transfer.epoch == epoch_) copy_->begun(from, *columns, now_);
+  if (columns != nullptr && copy_ && transfer.epoch == epoch_)
+    copy_->progressed(from, *columns, now_);
 }
 
 void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {

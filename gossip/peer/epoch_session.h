@@ -70,7 +70,7 @@ class EpochSession final : private ProtocolHost {
   void link_lost(Member member, TimePoint now);
   void take(Member from, const protocol::Message& message, TimePoint now);
   void take(Member from, TransferFlow::Whole whole, TimePoint now);
-  void transfer_begun(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
+  void transfer_progressed(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
   void overhear(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
   void computed(TimePoint now);
   void tick(TimePoint now);

@@ -32,7 +32,7 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
     if (part.came || part.asked || donors_.empty()) continue;
     part.asked = next_donor();
     part.until = now + patience_.silent;
-    part.begun = false;
+    part.limit.reset();
     asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
   }
   return asks;
@@ -45,11 +45,12 @@ bool ModelCopy::expects(Member from, const ModelColumns& columns) const {
   });
 }
 
-void ModelCopy::begun(Member from, const ModelColumns& columns, TimePoint now) {
+void ModelCopy::progressed(Member from, const ModelColumns& columns, TimePoint now) {
   if (!expects(from, columns)) return;
   for (Part& part : parts_) {
-    if (part.begin != columns.begin || std::exchange(part.begun, true)) continue;
-    part.until = std::max(part.until, now + patience_.sending);
+    if (part.begin != columns.begin) continue;
+    if (!part.limit) part.limit = std::max(part.until, now + patience_.sending);
+    part.until = std::min(*part.limit, now + patience_.silent);
   }
 }
 

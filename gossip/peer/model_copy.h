@@ -23,7 +23,7 @@ class ModelCopy {
   };
 
   struct Patience {
-    Duration silent{};   // from the question for a part
+    Duration silent{};   // from the question for a part, and from each piece of it to the next
     Duration sending{};  // from when its donor begins to send it, if that is longer
   };
 
@@ -33,8 +33,8 @@ class ModelCopy {
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
   bool expects(protocol::Member from, const protocol::ModelColumns& columns) const;
-  // These columns are under way. Once a part: who begins again and again is no quicker.
-  void begun(protocol::Member from, const protocol::ModelColumns& columns, TimePoint now);
+  // These columns are announced, or a piece of them came. Who begins again and again has no longer.
+  void progressed(protocol::Member from, const protocol::ModelColumns& columns, TimePoint now);
   // `support`: of the donor's model. Requires: expects(), a value for each column, all finite.
   void take(protocol::Member from, const protocol::ModelColumns& columns,
             const protocol::Support& support, std::span<const float> values);
@@ -59,8 +59,8 @@ class ModelCopy {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::optional<protocol::Member> asked = {};
-    TimePoint until{};
-    bool begun = false;  // it is under way
+    TimePoint until{};                    // to the next sign of it
+    std::optional<TimePoint> limit = {};  // to its end, once it has begun
     bool came = false;
     protocol::Progress progress = {};  // once it came
   };

@@ -51,7 +51,7 @@ struct TransferReceived {
   Member from = 0;
   TransferFlow::Whole whole;
 };
-struct TransferBegun {  // PeerMachine::check() allowed it: it is under way
+struct TransferProgressed {  // PeerMachine::check() allowed it, or a piece of it came
   Member from = 0;
   protocol::VectorTransfer transfer;
 };
@@ -79,8 +79,8 @@ struct EndFallback {};
 struct Close {};  // answered by Closed
 struct Tick {};   // next_deadline() has passed
 using Event = std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived,
-                           TransferReceived, TransferBegun, TransferRefused, Prepared, Computed,
-                           TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
+                           TransferReceived, TransferProgressed, TransferRefused, Prepared,
+                           Computed, TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct KeepRoster {  // for the next start

@@ -152,6 +152,9 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   pump(link);
+  if (const auto* transfer = link->flow.under_way(envelope); transfer && handlers_.on_piece) {
+    handlers_.on_piece(*member, protocol::VectorTransfer(*transfer));
+  }
   if (*whole) handlers_.on_transfer(*member, std::move(**whole));
   return !link->closed;
 }

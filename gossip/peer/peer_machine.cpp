@@ -569,8 +569,8 @@ Result<void> PeerMachine::check(Member from, const protocol::VectorTransfer& tra
   return rejected("other-epoch", "this peer is not in that epoch");
 }
 
-void PeerMachine::handle(peer::TransferBegun& begun) {
-  if (hears_others()) session_->transfer_begun(begun.from, begun.transfer, now_);
+void PeerMachine::handle(peer::TransferProgressed& event) {
+  if (hears_others()) session_->transfer_progressed(event.from, event.transfer, now_);
 }
 
 void PeerMachine::handle(peer::TransferRefused& refused) {

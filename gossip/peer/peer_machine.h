@@ -108,7 +108,7 @@ class PeerMachine {
   void handle(peer::LinkDown& down);
   void handle(peer::MessageReceived& came);
   void handle(peer::TransferReceived& came);
-  void handle(peer::TransferBegun& begun);
+  void handle(peer::TransferProgressed& event);
   void handle(peer::TransferRefused& refused);
   void handle(peer::Prepared& prepared);
   void handle(peer::Computed& computed);

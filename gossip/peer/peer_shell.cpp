@@ -43,9 +43,15 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
                 if (!checked) {
                   on(peer::TransferRefused{m, p});
                 } else if (std::holds_alternative<protocol::ModelColumns>(p.content)) {
-                  on(peer::TransferBegun{m, p});
+                  on(peer::TransferProgressed{m, p});
                 }
                 return checked;
+              },
+          .on_piece =
+              [this](Member m, const VectorTransfer& p) {
+                if (std::holds_alternative<protocol::ModelColumns>(p.content)) {
+                  on(peer::TransferProgressed{m, p});
+                }
               },
           .on_transfer =
               [this](Member m, TransferFlow::Whole w) {

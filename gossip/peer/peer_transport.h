@@ -31,6 +31,8 @@ class PeerTransport {
     std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
     // Whether an announced transfer is wanted; asked before memory is taken for it.
     std::function<Result<void>(Member, const protocol::VectorTransfer&)> check;
+    // A piece of one that is not whole yet came. Optional.
+    std::function<void(Member, const protocol::VectorTransfer&)> on_piece;
     std::function<void(Member, TransferFlow::Whole)> on_transfer;
   };
   struct Counters {

@@ -164,6 +164,13 @@ std::optional<Envelope> TransferFlow::next() {
   return urgent ? std::move(urgent) : next_of(Urgency::kBackground);
 }
 
+const VectorTransfer* TransferFlow::under_way(const Envelope& envelope) const {
+  const auto* const chunk = std::get_if<Chunk>(&envelope.message);
+  if (chunk == nullptr) return nullptr;
+  const auto found = incoming_.find(chunk->task);
+  return found == incoming_.end() ? nullptr : &found->second.transfer;
+}
+
 void TransferFlow::restart() {
   outgoing_.clear();
   incoming_.clear();

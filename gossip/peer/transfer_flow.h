@@ -52,6 +52,9 @@ class TransferFlow {
   // for what breaks the protocol, after which the link is to be closed.
   [[nodiscard]] Result<std::optional<Whole>> take(const protocol::Envelope& envelope);
 
+  // What this Chunk was of, if it is on its way here still; else null.
+  const protocol::VectorTransfer* under_way(const protocol::Envelope& envelope) const;
+
   // The link is another one: nothing that was under way counts.
   void restart();
 

@@ -177,6 +177,9 @@ class PeerNetwork::Links final : public PeerTransport {
     auto whole = own.flow.take(envelope);
     if (!whole) return end(connection, side, whole.error());
     pump(connection, side);
+    if (const auto* transfer = own.flow.under_way(envelope); transfer && handlers_.on_piece) {
+      handlers_.on_piece(*member, protocol::VectorTransfer(*transfer));
+    }
     if (*whole) handlers_.on_transfer(*member, std::move(**whole));
   }
 

@@ -702,9 +702,10 @@ TEST_F(WhoCopies, AsksAnotherInPlaceOfADonorThatCopiesItself) {
   EXPECT_EQ(peer.state(), "catching-up");
 }
 
-// Once its pace is known; a donor that sends is not silent, however long a large model takes.
+// Once its pace is known, also in the middle of its part; a donor that sends is not silent, however
+// long a large model takes.
 TEST(PeerMachine, ADonorThatIsSilentIsReplacedAfterItsDeadlineAndOneThatSendsIsNot) {
-  for (const bool sends : {false, true}) {
+  for (const auto& [begins, sends] : {std::pair(false, false), {true, false}, {true, true}}) {
     MachineBench peer(testing::small_network_of_steps(2000, "ring", 3));
     peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
     peer.give(peer.world.roster(1));
@@ -728,15 +729,19 @@ TEST(PeerMachine, ADonorThatIsSilentIsReplacedAfterItsDeadlineAndOneThatSendsIsN
         .epoch = 1,
         .content = protocol::ModelColumns{
             .exchange = 500, .begin = asked[0].begin, .floats = asked[0].end - asked[0].begin}};
-    if (sends) peer.feed(peer::TransferBegun{1, transfer});
+    const auto send_piece = [&] { peer.feed(peer::TransferProgressed{1, transfer}); };
+    if (begins) send_piece();
     peer.hear_columns(2, 500, 0);
     peer.clear();
     peer.tick(2s);
     EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), IsEmpty());
+    if (sends) send_piece();
     peer.tick(1s);
     EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), SizeIs(sends ? 0 : 1));
-    peer.tick(56s);
-    peer.tick(1s);
+    for (int second = 3; second < 60; ++second) {
+      if (sends) send_piece();
+      peer.tick(1s);
+    }
     EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), SizeIs(1)) << "nor for ever";
   }
 }
