@@ -39,14 +39,14 @@ std::vector<std::string> missing_in(const Places& there, const std::vector<std::
 Error columns_differ(const std::vector<std::string>& missing,
                      const std::vector<std::string>& unknown, const NamedAs& as) {
   const std::string wanted = as.is_private ? "that the run was made for" : "of " + as.run;
-  const std::string beside =
-      as.is_private ? counted(unknown.size(), "column") + " that the run has not"
-                    : "it has " + list(unknown) + ", which " + as.run + " has not";
-  return unsupported("columns-differ",
-                     "the columns of " + as.data + " are not those " + wanted + ": " +
-                         (missing.empty() ? "" : "it has no " + list(missing)) +
-                         (missing.empty() || unknown.empty() ? "" : ", and ") +
-                         (unknown.empty() ? "" : beside));
+  const std::string beside = as.is_private
+                                 ? counted(unknown.size(), "column") + " that the run has not"
+                                 : "it has " + list(unknown) + ", which " + as.run + " has not";
+  return unsupported("columns-differ", "the columns of " + as.data + " are not those " + wanted +
+                                           ": " +
+                                           (missing.empty() ? "" : "it has no " + list(missing)) +
+                                           (missing.empty() || unknown.empty() ? "" : ", and ") +
+                                           (unknown.empty() ? "" : beside));
 }
 
 // For each column of the run the dataset's; nothing: in the same order.
@@ -73,18 +73,18 @@ Error texts_without_numbers(const NamedAs& as) {
     return unsupported("text-labels", "the labels of " + as.data + " are texts, and those of " +
                                           as.run + " are numbers: write both alike");
   }
-  return unsupported(
-      "text-labels",
-      "the labels of the data are texts, and the run does not say which class each "
-      "one is: set data.class-names in its job, or write the classes' numbers, "
-      "from 0");
+  return unsupported("text-labels",
+                     "the labels of the data are texts, and the run does not say which class each "
+                     "one is: set data.class-names in its job, or write the classes' numbers, "
+                     "from 0");
 }
 
 Error unknown_classes(const std::vector<std::string>& unknown, const RowNames& names,
                       const NamedAs& as) {
   const bool is_one = unknown.size() == 1;
-  const std::string labels = as.is_private ? counted(unknown.size(), "label")
-                                           : (is_one ? "the label " : "the labels ") + list(unknown);
+  const std::string labels = as.is_private
+                                 ? counted(unknown.size(), "label")
+                                 : (is_one ? "the label " : "the labels ") + list(unknown);
   return unsupported("unknown-class", labels + " of " + as.data +
                                           (is_one ? " is no class" : " are no classes") + " of " +
                                           as.run + ", which are " + list(names.classes));

@@ -107,9 +107,10 @@ TEST(RowNames, AnErrorAboutOnesOwnFilesNamesWhatDiffers) {
     const auto fitted = fit_to(dataset, names, {"csv:birds.csv", "csv:train.csv", false});
     return fitted ? "accepted" : fitted.error().message();
   };
-  EXPECT_EQ(differs(birds(), {{"x", "y", "w"}, {"finch", "robin"}}),
-            "the columns of csv:birds.csv are not those of csv:train.csv: it has no 'w', and it has "
-            "'z', which csv:train.csv has not");
+  EXPECT_EQ(
+      differs(birds(), {{"x", "y", "w"}, {"finch", "robin"}}),
+      "the columns of csv:birds.csv are not those of csv:train.csv: it has no 'w', and it has "
+      "'z', which csv:train.csv has not");
   EXPECT_EQ(differs(birds(), {{"x", "y"}, {"finch", "robin"}}),
             "the columns of csv:birds.csv are not those of csv:train.csv: it has 'z', which "
             "csv:train.csv has not");
