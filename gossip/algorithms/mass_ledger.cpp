@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/algorithms/mass_ledger.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -45,10 +46,15 @@ void MassLedger::add(std::span<const T> update, double factor) {
   }
 }
 
-bool MassLedger::is_drained_by(Node other) const {
-  if (weight() >= kLittleWeight) return false;
+double MassLedger::taken(Node other) const {
   const auto last = [](std::span<const Fixed> total) { return total.empty() ? 0 : total.back(); };
-  return value(last(pushed(other)) - last(pulled(other))) > kTakenMost;
+  const auto before = taken_.find(other);
+  return value(last(pushed(other)) - last(pulled(other))) +
+         (before == taken_.end() ? 0 : before->second);
+}
+
+bool MassLedger::is_drained_by(Node other) const {
+  return weight() < kLittleWeight && taken(other) > kTakenMost;
 }
 
 std::span<const std::byte> MassLedger::push(Node to, double fraction) {
@@ -113,6 +119,7 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
 }
 
 void MassLedger::forget(Node other) {
+  taken_[other] = std::max(0.0, taken(other));
   for (auto* totals : {&pushed_, &pulled_}) {
     const auto edge = totals->find(other);
     const bool is_zero = edge == totals->end() || edge->second.empty() || edge->second.back() == 0;

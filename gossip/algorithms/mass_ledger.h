@@ -77,7 +77,8 @@ class MassLedger {
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>
   void read_new(Node from, std::span<const std::byte> total, std::span<T> z) const;
-  // Both totals of the edge begin at 0 again: its other end has lost them. O(1) where they are 0.
+  // Both totals of the edge begin at 0 again: its other end has lost them, or says so; what it took
+  // counts on in is_drained_by(). O(1) where they are 0.
   void forget(Node other);
   // The mass here, without the edges.
   void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }
@@ -98,6 +99,7 @@ class MassLedger {
   using Totals = linalg::NodeVector<Fixed>;
   static constexpr Fixed kOne = Fixed{1} << 40;
   static constexpr Node kMembersMax = 1 << 16;
+  double taken(Node other) const;
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 
   Totals mass_;  // x, then w
@@ -105,6 +107,7 @@ class MassLedger {
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
   std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last push
+  std::unordered_map<Node, double> taken_;     // weight, before the edge was forgotten last
   bool overflowed_ = false;
 };
 

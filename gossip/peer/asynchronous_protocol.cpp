@@ -234,9 +234,12 @@ bool AsynchronousProtocol::somebody_trains() const {
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
   const bool is_minority = support().minority;
-  // What a quorum did not take before comes with the next totals.
-  if (std::exchange(was_minority_, is_minority) && !is_minority) {
-    for (auto& [member, neighbour] : neighbours_) neighbour.unconfirmed.forget();
+  // Nobody else tells the neighbours; what a quorum did not take before comes with the next totals.
+  if (!is_minority && std::exchange(said_minority_, false)) {
+    for (auto& [member, neighbour] : neighbours_) {
+      neighbour.unconfirmed.forget();
+      if (neighbour.open()) introduce(member);
+    }
   }
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
@@ -282,7 +285,9 @@ PairMessage AsynchronousProtocol::message_to(Member to) const {
 }
 
 void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedBytes data) {
-  host_.send(to, {.content = message, .support = support()}, std::move(data));
+  const protocol::Support said = support();
+  said_minority_ |= said.minority;
+  host_.send(to, {.content = message, .support = said}, std::move(data));
 }
 
 void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }

@@ -115,9 +115,9 @@ class AsynchronousProtocol final : public ProtocolBase {
   UsualDistance usual_;
   RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
   State state_ = State::kJoining;
-  Exchange caught_up_ = 0;     // how far those were who were far ahead, when a model was taken
-  Exchange phases_;            // done
-  bool was_minority_ = false;  // when it mixed last
+  Exchange caught_up_ = 0;      // how far those were who were far ahead, when a model was taken
+  Exchange phases_;             // done
+  bool said_minority_ = false;  // to some neighbour, since it was none
   std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
   std::map<Member, Neighbour> neighbours_;
   std::map<Member, int> requests_;  // that came since the last phase ended

@@ -192,7 +192,11 @@ void ExchangeMachine::note_ended_waits() {
   if (exchange_ == first_) return;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     Neighbour& neighbour = neighbours_[sender.node];
-    if (neighbour.wait_over == exchange_ || awaits(sender.node)) continue;
+    if (awaits(sender.node)) {
+      neighbour.wait_over.reset();
+      continue;
+    }
+    if (neighbour.wait_over == exchange_) continue;
     if (wait > usual) neighbour.budget.spend(std::min(wait, longest_wait(neighbour)), now_);
     neighbour.wait_over = exchange_;
   }

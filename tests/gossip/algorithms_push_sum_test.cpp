@@ -285,6 +285,8 @@ TEST(MassLedger, KnowsWhoOnlyTakes) {
   }
   EXPECT_EQ(pushes, 6) << "0.45^6 < 2^-6";
   EXPECT_FALSE(ledger.is_drained_by(2)) << "it took less than a half";
+  ledger.forget(1);
+  EXPECT_TRUE(ledger.is_drained_by(1)) << "whatever it says of itself";
   const std::vector<MassLedger::Fixed> back = {0, MassLedger::Fixed{1} << 39};
   ledger.open(1);
   ledger.pull(1, std::as_bytes(std::span(back)), {0, 2});

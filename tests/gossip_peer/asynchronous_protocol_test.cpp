@@ -222,6 +222,29 @@ TEST(AsynchronousProtocol, AMinorityThatIsLinkedToAQuorumDrainsNoMass) {
   }
 }
 
+// Nobody had a quorum, and local phases are longer than it takes all to have one again: what each
+// said last of itself is not true any more, and nothing else would tell the others.
+TEST(AsynchronousProtocol, HalvesThatMeetAgainTalkToEachOther) {
+  for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
+    PeerWorld world(testing::small_network_of_steps(100'000, "ring", 4, algorithm), 5);
+    world.phase = [] { return 4s; };
+    world.begin();
+    world.run_for(30s);
+    world.cut_off({0, 1});
+    world.run_for(90s);
+    EXPECT_TRUE(world.training(0).support().minority);
+    world.mend({0, 1});
+    world.run_for(90s);
+    std::set<std::pair<std::size_t, std::size_t>> edges;
+    world.on_transfer = [&](std::size_t from, std::size_t to, const VectorTransfer&,
+                            const SharedBytes& data) {
+      if (!data.empty()) edges.insert(std::minmax(from, to));
+    };
+    world.run_for(120s);
+    EXPECT_EQ(edges.size(), 4U) << algorithm;
+  }
+}
+
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
