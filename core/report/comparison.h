@@ -48,17 +48,20 @@ struct ComparisonColumn {
 // A row a run; cells as people read them, "–" for what is missing.
 struct Comparison {
   std::optional<double> target;
-  bool has_held_out = false;  // whether there is a column of held-out accuracies
   std::vector<ComparisonColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };
-// Of a run that stands for several seeds: how many, and of their own final accuracies the mean, the
-// lowest and the highest. Seeds may end at different steps.
+// Of a run that stands for several seeds: their own runs, and of their final accuracies the mean,
+// the lowest and the highest. Seeds may end at different steps.
 struct SeedRange {
-  std::size_t seeds = 1;
+  std::vector<const Run*> seeds;  // as given to make_seed_groups()
   std::optional<double> mean, lowest, highest;
 };
-// `ranges`: one for each run, or none.
+// The mean of the seeds' own values; none where a seed has none.
+std::optional<double> mean_best_accuracy(const SeedRange& range);
+std::optional<Cost> mean_cost_of(const SeedRange& range, double target);
+
+// Columns without a value in any row are left out. `ranges`: one for each run, or none.
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
                    std::span<const SeedRange> ranges = {});
 

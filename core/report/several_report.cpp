@@ -165,12 +165,13 @@ void add_comparison(Page& page, const Study& study) {
   }
   if (study.groups.several()) {
     introduction +=
-        "Of several seeds the table has the mean, and of the final accuracy the lowest and highest "
-        "seed in brackets. ";
+        "Of several seeds the table has the mean of what each seed has by itself, at its own end, "
+        "at its best and when it first came to the target; and of the final accuracy the lowest "
+        "and highest seed in brackets. ";
   }
   if (comparison.target) {
-    introduction += fmt::format("{:.0f} % is the highest round number that every {} reached.",
-                                *comparison.target * 100, study.groups.several() ? "mean" : "run");
+    introduction += fmt::format("{:.0f} % is the highest round number that every run reached.",
+                                *comparison.target * 100);
   }
   page.section("Comparison", introduction);
   page.table(as_table(comparison, study.styles()), "comparison");

@@ -41,21 +41,22 @@ json::value or_null(std::optional<double> value) {
   return value && std::isfinite(*value) ? json::value(*value) : json::value(nullptr);
 }
 
+json::value spent(const std::optional<report::Cost>& cost, double report::Cost::*part) {
+  return cost ? or_null(*cost.*part) : json::value(nullptr);
+}
+
 json::object as_json(const report::Run& run, const std::string& name,
                      std::optional<double> target) {
   const auto cost = target ? report::cost_of(run, *target) : std::nullopt;
-  const auto spent = [&](double report::Cost::*part) {
-    return cost ? or_null(*cost.*part) : json::value(nullptr);
-  };
   return {{"name", name},
           {"directory", run.directory.string()},
           {"kind", run.kind == report::RunKind::kGossip ? "gossip" : "federated"},
           {"eval_accuracy", or_null(run.last(Measure::kEvalAccuracy))},
           {"eval_accuracy_mean_model", or_null(run.last(Measure::kEvalAccuracyMeanModel))},
           {"eval_accuracy_best", or_null(report::best_accuracy(run))},
-          {"steps_to_target", spent(&report::Cost::step)},
-          {"virtual_seconds_to_target", spent(&report::Cost::virtual_seconds)},
-          {"bytes_to_target", spent(&report::Cost::bytes)},
+          {"steps_to_target", spent(cost, &report::Cost::step)},
+          {"virtual_seconds_to_target", spent(cost, &report::Cost::virtual_seconds)},
+          {"bytes_to_target", spent(cost, &report::Cost::bytes)},
           {"consensus_distance", or_null(run.last(Measure::kConsensusDistance))},
           {"virtual_seconds", or_null(run.virtual_seconds)},
           {"bytes_sent", or_null(run.bytes_sent)},
@@ -64,7 +65,8 @@ json::object as_json(const report::Run& run, const std::string& name,
            or_null(run.topology ? run.topology->spectral_gap : std::optional<double>())}};
 }
 
-json::array groups_as_json(const std::vector<report::Run>& runs) {
+// Of several seeds the means of what each has by itself.
+json::array groups_as_json(const std::vector<report::Run>& runs, std::optional<double> target) {
   const report::SeedGroups groups = report::make_seed_groups(runs);
   const std::vector<std::string> names = report::distinguishing_names(groups.means);
   json::array array;
@@ -73,11 +75,17 @@ json::array groups_as_json(const std::vector<report::Run>& runs) {
     for (const std::size_t run : groups.members[i]) {
       directories.push_back(json::value(runs[run].directory.string()));
     }
+    const report::SeedRange& range = groups.ranges[i];
+    const auto cost = target ? report::mean_cost_of(range, *target) : std::nullopt;
     array.push_back({{"name", names[i]},
                      {"directories", std::move(directories)},
-                     {"eval_accuracy", or_null(groups.means[i].last(Measure::kEvalAccuracy))},
-                     {"eval_accuracy_lowest", or_null(groups.ranges[i].lowest)},
-                     {"eval_accuracy_highest", or_null(groups.ranges[i].highest)}});
+                     {"eval_accuracy", or_null(range.mean)},
+                     {"eval_accuracy_lowest", or_null(range.lowest)},
+                     {"eval_accuracy_highest", or_null(range.highest)},
+                     {"eval_accuracy_best", or_null(report::mean_best_accuracy(range))},
+                     {"steps_to_target", spent(cost, &report::Cost::step)},
+                     {"virtual_seconds_to_target", spent(cost, &report::Cost::virtual_seconds)},
+                     {"bytes_to_target", spent(cost, &report::Cost::bytes)}});
   }
   return array;
 }
@@ -91,7 +99,7 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
     return;
   }
   const std::vector<std::string> names = report::distinguishing_names(runs);
-  const std::optional<double> target = report::compare(runs, names).target;
+  const std::optional<double> target = report::common_target(runs);
   json::array array;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     array.push_back(as_json(runs[i], names[i], target));
@@ -99,7 +107,7 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
   context.out << json::serialize(json::object{{"report", page.string()},
                                               {"target_accuracy", or_null(target)},
                                               {"runs", std::move(array)},
-                                              {"groups", groups_as_json(runs)}})
+                                              {"groups", groups_as_json(runs, target)}})
               << "\n";
 }
 

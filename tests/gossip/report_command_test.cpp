@@ -101,6 +101,8 @@ TEST_F(ReportCommand, TakesAStudyAndGroupsItsSeeds) {
   EXPECT_EQ(value.at("groups").at(0).at("name"), "ring");
   EXPECT_EQ(value.at("groups").at(0).at("directories").as_array().size(), 2);
   EXPECT_EQ(value.at("groups").at(0).at("eval_accuracy"), 0.8125);
+  EXPECT_EQ(value.at("groups").at(0).at("eval_accuracy_best"), 0.8125);
+  EXPECT_EQ(value.at("groups").at(0).at("steps_to_target").as_double(), 10);
 }
 
 TEST_F(ReportCommand, CurvesAreWrittenOnlyWhereAskedFor) {
