@@ -282,6 +282,20 @@ void add_runs(Page& page, const Study& study) {
   page.end_details();
 }
 
+std::string title_of(const Study& study, std::span<const LeftOut> left_out) {
+  const auto shown = std::ranges::count(study.runs, true, &Run::unfinished);
+  const std::size_t unfinished = static_cast<std::size_t>(shown) + left_out.size();
+  const std::string count = counted(study.runs.size(), "run");
+  if (unfinished > 0) {
+    const std::size_t all = study.runs.size() + left_out.size();
+    return fmt::format("{} of {} {} finished", all - unfinished, counted(all, "run"),
+                       all - unfinished == 1 ? "has" : "have");
+  }
+  const std::size_t groups = study.names.size();
+  if (!study.groups.several() || groups == 1) return count + " compared";
+  return fmt::format("{} settings compared, {}", groups, count);
+}
+
 }  // namespace
 
 void add_left_out(Page& page, std::span<const LeftOut> left_out) {
@@ -294,11 +308,7 @@ void add_left_out(Page& page, std::span<const LeftOut> left_out) {
 
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out) {
   const Study study = make_study(runs);
-  const std::size_t groups = study.names.size();
-  const std::string count = counted(runs.size(), "run");
-  Page page(study.groups.several() && groups == 1 ? fmt::format("{} compared", count)
-            : study.groups.several() ? fmt::format("{} settings compared, {}", groups, count)
-                                     : count + " compared",
+  Page page(title_of(study, left_out),
             study.facets.empty() ? "Each has its colour and mark throughout"
                                  : "One colour and mark means the same in all panels of a chart");
   add_left_out(page, left_out);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
@@ -94,8 +95,11 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
            const ReportFlags& flags, CommandContext& context) {
   if (flags.format == config::OutputFormat::kText) {
     context.out << report::comparison_text(runs, context.terminal.line_max)
-                << "written: " << page.string()
-                << (flags.curves.csv || flags.curves.svg ? ", its curves in curves/\n" : "\n");
+                << "written: " << page.string();
+    if (flags.curves.csv || flags.curves.svg) {
+      context.out << ", its curves in " << report::curves_beside(page).string() << "/";
+    }
+    context.out << "\n";
     return;
   }
   const std::vector<std::string> names = report::distinguishing_names(runs);
@@ -135,19 +139,44 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
   }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
   for (const report::Run& run : study.runs) note_unfinished(run, err);
+  std::size_t not_begun = 0;
   for (const report::LeftOut& run : study.left_out) {
+    if (run.reason == report::kNotBegun) {
+      ++not_begun;
+      continue;
+    }
     err << fmt::format("note: {} {}; it is left out\n", escape_controls(run.name),
                        escape_controls(run.reason));
+  }
+  if (not_begun > 0) {
+    err << fmt::format("note: {} of the study in {} {} not begun\n", counted(not_begun, "run"),
+                       escape_controls(directory), not_begun == 1 ? "has" : "have");
   }
   std::ranges::move(study.runs, std::back_inserter(shown.runs));
   std::ranges::move(study.left_out, std::back_inserter(shown.left_out));
   return {};
 }
 
+// Whether it is what else a study has beside the run of another argument, as "study/*" names it.
+bool is_beside_a_run(const ReportFlags& flags, const std::string& argument) {
+  const auto folder = [](const std::string& path) {
+    return (std::filesystem::path(path) / "").lexically_normal().parent_path().parent_path();
+  };
+  std::error_code ignored;
+  if (!std::filesystem::exists(argument, ignored)) return false;
+  return std::ranges::any_of(flags.directories, [&](const std::string& other) {
+    return folder(other) == folder(argument) && report::holds_run(other);
+  });
+}
+
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   Shown shown;
   for (const std::string& directory : flags.directories) {
-    STARLING_TRY(read_runs(directory, shown, context.err));
+    const auto read = read_runs(directory, shown, context.err);
+    if (read) continue;
+    if (read.error().code() != "no-run" || !is_beside_a_run(flags, directory)) return read.error();
+    context.err << fmt::format("note: {} holds no run; it is left out\n",
+                               escape_controls(directory));
   }
   const std::filesystem::path page = page_of(flags);
   STARLING_TRY(report::write_comparison(shown.runs, page, flags.curves, shown.left_out));

@@ -263,6 +263,24 @@ TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
   EXPECT_TRUE(holds_run(directory_.path() / "a"));
 }
 
+TEST_F(StudyDirectory, AHalfFinishedStudySaysHowManyHaveFinished) {
+  write("a", "0.1", "1");
+  write("b", "0.1", "2");
+  write("c", "0.2", "1");
+  std::filesystem::remove(directory_.path() / "c" / "summary.json");
+  const std::string text =
+      R"({"runs": [{"directory": "a", "state": "open"}, {"directory": "b", "state": "finished"},)"
+      R"({"directory": "c", "state": "open"}, {"directory": "d", "state": "open"}]})";
+  ASSERT_TRUE(write_durably(directory_.path() / "study.json", as_bytes(text)));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  ASSERT_EQ(study->left_out.size(), 2U);
+  EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason, "c has not finished");
+  EXPECT_EQ(study->left_out[1].name + " " + study->left_out[1].reason, "d has not begun");
+  EXPECT_THAT(render_report(study->runs, study->left_out),
+              HasSubstr("<h1>2 of 4 runs have finished</h1>"));
+}
+
 // A coordinator records them too.
 TEST_F(StudyDirectory, FailedRunsAreNamedWithTheirReason) {
   write("a", "0.1", "2");
