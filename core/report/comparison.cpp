@@ -44,8 +44,10 @@ std::string said(std::string_view key, const std::string& value) {
   return fmt::format("{} {}", last_word(key), text);
 }
 
-// The keys whose values differ among the runs of a kind, most telling first.
-std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind) {
+// The keys whose values differ among the runs of a kind, most telling first; of jobs with names of
+// their own, which are told apart by these, only where asked for.
+std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind,
+                                        bool also_named = false) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> holders;
   std::vector<std::string> order;
@@ -59,8 +61,7 @@ std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind)
       values[key].insert(value);
     }
   }
-  // Jobs with names of their own are told apart by these.
-  if (kind == RunKind::kFederated && values["name"].size() > 1) return {};
+  if (!also_named && kind == RunKind::kFederated && values["name"].size() > 1) return {};
   std::erase_if(order, [&](const std::string& key) {
     return values[key].size() < 2 && (holders[key] == count || is_of_launch(key));
   });
@@ -195,6 +196,41 @@ Differences differences(std::span<const Run> runs) {
   Differences found{differing_keys(runs, runs.front().kind), {}};
   for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
   return found;
+}
+
+Differences all_differences(std::span<const Run> runs) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, std::set<RunKind>> kinds;
+  std::set<RunKind> all_kinds;
+  for (const Run& run : runs) {
+    all_kinds.insert(run.kind);
+    for (const auto& [key, value] : run.told()) {
+      values[key].insert(value);
+      kinds[key].insert(run.kind);
+    }
+  }
+  std::set<std::string> keys;
+  for (const RunKind kind : all_kinds) {
+    for (std::string& key : differing_keys(runs, kind, true)) keys.insert(std::move(key));
+  }
+  for (const auto& [key, having] : kinds) {
+    if (is_incidental(key) || all_kinds.size() == 1) continue;
+    const bool differs = having.size() > 1 && values[key].size() > 1;
+    const bool makes_the_kind = having.size() == 1 && (rank(key) < 2 || key == "clients");
+    if (differs || makes_the_kind) keys.insert(key);
+  }
+  Differences found{{keys.begin(), keys.end()}, {}};
+  std::ranges::stable_sort(found.keys, {}, rank);
+  for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
+  return found;
+}
+
+std::string column_title(std::string_view key) {
+  const std::string_view word = last_word(key);
+  const bool says_nothing = word == "name" || word == "spec";
+  std::string title(says_nothing && word != key ? key.substr(0, key.rfind('.')) : word);
+  std::ranges::replace(title, '-', ' ');
+  return title;
 }
 
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values) {

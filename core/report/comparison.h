@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/report/run.h"
@@ -19,6 +20,14 @@ struct Differences {
 };
 // None of runs of both kinds, or of jobs of several names.
 Differences differences(std::span<const Run> runs);
+
+// Of runs of any kinds and jobs, to be told rather than to name them. Where there are both kinds:
+// what differs within one, what both have and differs, and which algorithm, topology, strategy and
+// number of clients only one kind has.
+Differences all_differences(std::span<const Run> runs);
+
+// A setting as the title of a column, "learning rate".
+std::string column_title(std::string_view key);
 
 // The words of a name for some of the keys of a run: "ring, local-steps 8".
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values);

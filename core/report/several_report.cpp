@@ -43,7 +43,6 @@ struct Study {
   SeedGroups groups;
   std::vector<std::string> names;  // of the groups
   std::vector<Facet> facets;       // of the groups; none: one chart for all
-  Differences differing;           // between the groups
 
   Runs shown() const { return {groups.means, names, groups.lowest, groups.highest}; }
   // The style of each group's lines.
@@ -63,7 +62,6 @@ Study make_study(std::span<const Run> runs) {
   Study study{.runs = runs, .groups = make_seed_groups(runs)};
   study.names = distinguishing_names(study.groups.means);
   study.facets = make_facets(study.groups.means, study.names);
-  study.differing = differences(study.groups.means);
   return study;
 }
 
@@ -104,11 +102,15 @@ std::vector<Fact> shared_settings(std::span<const Run> runs) {
 
 std::vector<Fact> differing_settings(const Study& study) {
   std::vector<Fact> facts;
-  const Differences& differing = study.differing;
+  const Differences differing = all_differences(study.groups.means);
+  const RunKind kind = study.runs.front().kind;
+  const bool mixed =
+      std::ranges::any_of(study.runs, [&](const Run& run) { return run.kind != kind; });
   for (std::size_t k = 0; k < differing.keys.size(); ++k) {
     std::vector<std::string> values;
     for (const auto& of_run : differing.values) {
-      const std::string value = of_run[k].empty() ? "not set" : of_run[k];
+      const std::string none = mixed ? "–" : "not set";  // the other kind has no such setting
+      const std::string value = of_run[k].empty() ? none : of_run[k];
       if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
     std::string text;

@@ -72,6 +72,32 @@ TEST(SeveralReport, SharedSettingsStandOnTopAndNamesHaveWhatDiffers) {
   EXPECT_THAT(page, HasSubstr("<dt>seed</dt><dd>1, 2</dd>"));
 }
 
+TEST(SeveralReport, RunsOfBothKindsSayWhatSetsThemApart) {
+  std::vector<report::Run> runs = {
+      sample_run({{"topology.spec", "ring"},
+                  {"model.kind", "mlp"},
+                  {"data.partition", "iid"},
+                  {"topology.mixing", "auto"}},
+                 0.5),
+      sample_run({{"strategy.name", "fedavg"}, {"model.kind", "cnn"}, {"data.partition", "iid"}},
+                 0.5),
+      sample_run({{"strategy.name", "fedprox"}, {"model.kind", "cnn"}, {"data.partition", "iid"}},
+                 0.5)};
+  for (std::size_t i : {1U, 2U}) {
+    runs[i].kind = RunKind::kFederated;
+    runs[i].name = runs[i].settings[0].second;
+    runs[i].settings.emplace_back("name", runs[i].name);
+  }
+  const std::string page = render_several(runs);
+  EXPECT_THAT(page, HasSubstr("What sets the runs apart"));
+  EXPECT_THAT(page, HasSubstr("<dt>topology.spec</dt><dd>ring · –</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>strategy.name</dt><dd>– · fedavg · fedprox</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>model.kind</dt><dd>mlp · cnn</dd>"));
+  EXPECT_THAT(page, Not(HasSubstr("<dt>topology.mixing</dt>"))) << "one kind alone, one value";
+  const std::string jobs = render_several(std::span(runs).subspan(1));
+  EXPECT_THAT(jobs, HasSubstr("<dt>strategy.name</dt><dd>fedavg · fedprox</dd>"));
+}
+
 TEST(SeveralReport, SeedsOfOneSettingAreOneRunsCharts) {
   const auto runs = two_groups();
   const std::string page = render_several(std::span(runs).first(2));
@@ -346,6 +372,19 @@ TEST(ComparisonText, HasARowForEachGroupOfSeeds) {
   EXPECT_THAT(text, HasSubstr("ring"));
   EXPECT_THAT(text, HasSubstr("0.5500 (0.5000 to 0.6000)"));
   EXPECT_EQ(count_of(text, "\n"), 3U);
+}
+
+TEST(ComparisonText, HasAColumnForEachSettingThatDiffers) {
+  const std::string text = comparison_text(sample_study(), 80);
+  EXPECT_THAT(text, ::testing::MatchesRegex("TOPOLOGY +LOCAL +LEARNING +SEEDS(.|\n)*"));
+  std::istringstream lines(text);
+  std::size_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    if (line.starts_with("torus:4x4 ")) ++rows;
+  }
+  EXPECT_EQ(rows % 9, 0U) << "a line for each setting, in each of the tables";
+  EXPECT_LE(count_of(text, "\n"), 2 * (27U + 4) + 1) << "two tables, and a line between them";
 }
 
 }  // namespace
