@@ -44,8 +44,10 @@ std::string said(std::string_view key, const std::string& value) {
   return fmt::format("{} {}", last_word(key), text);
 }
 
-// The keys whose values differ among the runs of a kind, most telling first.
-std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind) {
+// The keys whose values differ among the runs of a kind, most telling first; of jobs with names of
+// their own, which are told apart by these, only where asked for.
+std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind,
+                                        bool also_named = false) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> holders;
   std::vector<std::string> order;
@@ -59,8 +61,7 @@ std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind)
       values[key].insert(value);
     }
   }
-  // Jobs with names of their own are told apart by these.
-  if (kind == RunKind::kFederated && values["name"].size() > 1) return {};
+  if (!also_named && kind == RunKind::kFederated && values["name"].size() > 1) return {};
   std::erase_if(order, [&](const std::string& key) {
     return values[key].size() < 2 && (holders[key] == count || is_of_launch(key));
   });
@@ -122,38 +123,68 @@ double shared_bytes(const Run& run, double bytes, bool by_node) {
   return by_node ? bytes / *run.nodes : bytes;
 }
 
-// "0.8123 (0.8101 to 0.8150)"
-std::string accuracy_cell(const Run& run, const SeedRange* range) {
-  const bool several = range != nullptr && range->seeds > 1;
-  if (!several || !range->mean) return number_cell(run.last(Measure::kEvalAccuracy), 4);
-  return fmt::format("{:.4f} ({:.4f} to {:.4f})", *range->mean, *range->lowest, *range->highest);
+std::optional<double> lower(std::optional<double> a, std::optional<double> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
-// `range`: null where no run stands for several.
+std::optional<double> target_below(std::optional<double> lowest) {
+  if (!lowest || *lowest < 0.01) return std::nullopt;
+  // Percents are whole numbers here: 0.85 as a double is not 17 * 0.05.
+  const double percents = std::floor(*lowest * 100 + 1e-9);
+  return (percents < 5 ? percents : std::floor(percents / 5) * 5) / 100;
+}
+
+// Of the seeds' own values; none where a seed has none.
+std::optional<double> mean_over(const SeedRange& range, auto&& value_of) {
+  double sum = 0;
+  for (const Run* run : range.seeds) {
+    const std::optional<double> value = value_of(*run);
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  if (range.seeds.empty()) return std::nullopt;
+  return sum / static_cast<double>(range.seeds.size());
+}
+
+std::optional<double> mean_last(const SeedRange& range, Measure measure) {
+  return mean_over(range, [measure](const Run& run) { return run.last(measure); });
+}
+
+// "0.8123 (0.8101 to 0.8150)"
+std::string accuracy_cell(const SeedRange& range) {
+  if (range.seeds.size() < 2 || !range.mean) return number_cell(range.mean, 4);
+  return fmt::format("{:.4f} ({:.4f} to {:.4f})", *range.mean, *range.lowest, *range.highest);
+}
+
+// `run`: the mean of the seeds.
 std::vector<std::string> row(const Run& run, const std::string& name, const Comparison& comparison,
-                             bool by_node, const SeedRange* range) {
+                             bool by_node, bool several, const SeedRange& range) {
   std::vector<std::string> cells = {name};
-  if (range != nullptr) cells.push_back(fmt::format("{}", range->seeds));
-  cells.push_back(accuracy_cell(run, range));
-  cells.push_back(number_cell(best_accuracy(run), 4));
+  if (several) cells.push_back(fmt::format("{}", range.seeds.size()));
+  cells.push_back(accuracy_cell(range));
+  cells.push_back(number_cell(mean_best_accuracy(range), 4));
   if (comparison.target) {
-    const auto cost = cost_of(run, *comparison.target);
-    const auto cell = [&](Quantity quantity, double value) {
-      return cost ? format_value(quantity, value) : std::string(kNoValue);
-    };
-    const Cost spent = cost.value_or(Cost());
-    cells.push_back(cell(Quantity::kNumber, spent.step));
-    cells.push_back(cell(Quantity::kSeconds, spent.virtual_seconds));
-    cells.push_back(cell(Quantity::kBytes, cost ? shared_bytes(run, spent.bytes, by_node) : 0));
+    const Cost spent = mean_cost_of(range, *comparison.target).value_or(Cost());
+    cells.push_back(format_value(Quantity::kNumber, spent.step));
+    cells.push_back(format_value(Quantity::kSeconds, spent.virtual_seconds));
+    cells.push_back(format_value(Quantity::kBytes, shared_bytes(run, spent.bytes, by_node)));
   }
-  if (comparison.has_held_out) {
-    cells.push_back(number_cell(run.last(Measure::kHeldOutAccuracy), 4));
-  }
-  cells.push_back(value_cell(Quantity::kNumber, run.last(Measure::kConsensusDistance)));
+  cells.push_back(number_cell(mean_last(range, Measure::kHeldOutAccuracy), 4));
+  cells.push_back(value_cell(Quantity::kNumber, mean_last(range, Measure::kConsensusDistance)));
   cells.push_back(value_cell(Quantity::kNumber, run.messages));
   cells.push_back(value_cell(Quantity::kNumber,
                              run.topology ? run.topology->spectral_gap : std::optional<double>()));
   return cells;
+}
+
+void leave_out_empty_columns(Comparison& comparison) {
+  for (std::size_t i = comparison.columns.size(); i-- > 1;) {
+    const auto is_empty = [i](const std::vector<std::string>& row) { return row[i] == kNoValue; };
+    if (!std::ranges::all_of(comparison.rows, is_empty)) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    comparison.columns.erase(comparison.columns.begin() + at);
+    for (auto& row : comparison.rows) row.erase(row.begin() + at);
+  }
 }
 
 }  // namespace
@@ -165,6 +196,41 @@ Differences differences(std::span<const Run> runs) {
   Differences found{differing_keys(runs, runs.front().kind), {}};
   for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
   return found;
+}
+
+Differences all_differences(std::span<const Run> runs) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, std::set<RunKind>> kinds;
+  std::set<RunKind> all_kinds;
+  for (const Run& run : runs) {
+    all_kinds.insert(run.kind);
+    for (const auto& [key, value] : run.told()) {
+      values[key].insert(value);
+      kinds[key].insert(run.kind);
+    }
+  }
+  std::set<std::string> keys;
+  for (const RunKind kind : all_kinds) {
+    for (std::string& key : differing_keys(runs, kind, true)) keys.insert(std::move(key));
+  }
+  for (const auto& [key, having] : kinds) {
+    if (is_incidental(key) || all_kinds.size() == 1) continue;
+    const bool differs = having.size() > 1 && values[key].size() > 1;
+    const bool makes_the_kind = having.size() == 1 && (rank(key) < 2 || key == "clients");
+    if (differs || makes_the_kind) keys.insert(key);
+  }
+  Differences found{{keys.begin(), keys.end()}, {}};
+  std::ranges::stable_sort(found.keys, {}, rank);
+  for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
+  return found;
+}
+
+std::string column_title(std::string_view key) {
+  const std::string_view word = last_word(key);
+  const bool says_nothing = word == "name" || word == "spec";
+  std::string title(says_nothing && word != key ? key.substr(0, key.rfind('.')) : word);
+  std::ranges::replace(title, '-', ' ');
+  return title;
 }
 
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values) {
@@ -210,14 +276,8 @@ std::optional<double> best_accuracy(const Run& run) {
 
 std::optional<double> common_target(std::span<const Run> runs) {
   std::optional<double> lowest;
-  for (const Run& run : runs) {
-    const auto best = best_accuracy(run);
-    if (best) lowest = std::min(lowest.value_or(*best), *best);
-  }
-  if (!lowest || *lowest < 0.01) return std::nullopt;
-  // Percents are whole numbers here: 0.85 as a double is not 17 * 0.05.
-  const double percents = std::floor(*lowest * 100 + 1e-9);
-  return (percents < 5 ? percents : std::floor(percents / 5) * 5) / 100;
+  for (const Run& run : runs) lowest = lower(lowest, best_accuracy(run));
+  return target_below(lowest);
 }
 
 std::optional<Cost> cost_of(const Run& run, double target) {
@@ -229,6 +289,22 @@ std::optional<Cost> cost_of(const Run& run, double target) {
   return std::nullopt;
 }
 
+std::optional<double> mean_best_accuracy(const SeedRange& range) {
+  return mean_over(range, best_accuracy);
+}
+
+std::optional<Cost> mean_cost_of(const SeedRange& range, double target) {
+  const auto mean = [&](double Cost::*part) {
+    return mean_over(range, [&](const Run& run) {
+      const auto cost = cost_of(run, target);
+      return cost ? std::optional<double>((*cost).*part) : std::nullopt;
+    });
+  };
+  const auto steps = mean(&Cost::step);
+  if (!steps) return std::nullopt;
+  return Cost{*steps, *mean(&Cost::virtual_seconds), *mean(&Cost::bytes)};
+}
+
 bool bytes_by_node(std::span<const Run> runs) {
   return std::ranges::all_of(runs, [](const Run& run) { return run.nodes.value_or(0) > 0; });
 }
@@ -236,9 +312,15 @@ bool bytes_by_node(std::span<const Run> runs) {
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
                    std::span<const SeedRange> ranges) {
   const bool by_node = bytes_by_node(runs);
-  Comparison comparison{.target = common_target(runs)};
-  comparison.has_held_out =
-      std::ranges::any_of(runs, [](const Run& run) { return run.has(Measure::kHeldOutAccuracy); });
+  std::vector<SeedRange> own(ranges.begin(), ranges.end());
+  if (ranges.empty()) {
+    for (const Run& run : runs) own.push_back({{&run}, run.last(Measure::kEvalAccuracy), {}, {}});
+  }
+  std::optional<double> lowest;
+  for (const SeedRange& range : own) {
+    for (const Run* run : range.seeds) lowest = lower(lowest, best_accuracy(*run));
+  }
+  Comparison comparison{.target = target_below(lowest)};
   comparison.columns = {{"run", false}};
   if (!ranges.empty()) comparison.columns.push_back({"seeds"});
   comparison.columns.insert(comparison.columns.end(), {{"final accuracy"}, {"best accuracy"}});
@@ -248,13 +330,13 @@ Comparison compare(std::span<const Run> runs, std::span<const std::string> names
     comparison.columns.push_back({"time to " + target});
     comparison.columns.push_back({(by_node ? "bytes a node to " : "bytes to ") + target});
   }
-  if (comparison.has_held_out) comparison.columns.push_back({"held-out accuracy"});
-  comparison.columns.insert(comparison.columns.end(),
-                            {{"consensus distance"}, {"messages"}, {"spectral gap"}});
+  comparison.columns.insert(
+      comparison.columns.end(),
+      {{"held-out accuracy"}, {"consensus distance"}, {"messages"}, {"spectral gap"}});
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const SeedRange* range = ranges.empty() ? nullptr : &ranges[i];
-    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node, range));
+    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node, !ranges.empty(), own[i]));
   }
+  leave_out_empty_columns(comparison);
   return comparison;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/report/run.h"
@@ -19,6 +20,14 @@ struct Differences {
 };
 // None of runs of both kinds, or of jobs of several names.
 Differences differences(std::span<const Run> runs);
+
+// Of runs of any kinds and jobs, to be told rather than to name them. Where there are both kinds:
+// what differs within one, what both have and differs, and which algorithm, topology, strategy and
+// number of clients only one kind has.
+Differences all_differences(std::span<const Run> runs);
+
+// A setting as the title of a column, "learning rate".
+std::string column_title(std::string_view key);
 
 // The words of a name for some of the keys of a run: "ring, local-steps 8".
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values);
@@ -48,17 +57,20 @@ struct ComparisonColumn {
 // A row a run; cells as people read them, "–" for what is missing.
 struct Comparison {
   std::optional<double> target;
-  bool has_held_out = false;  // whether there is a column of held-out accuracies
   std::vector<ComparisonColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };
-// Of a run that stands for several seeds: how many, and of their own final accuracies the mean, the
-// lowest and the highest. Seeds may end at different steps.
+// Of a run that stands for several seeds: their own runs, and of their final accuracies the mean,
+// the lowest and the highest. Seeds may end at different steps.
 struct SeedRange {
-  std::size_t seeds = 1;
+  std::vector<const Run*> seeds;  // as given to make_seed_groups()
   std::optional<double> mean, lowest, highest;
 };
-// `ranges`: one for each run, or none.
+// The mean of the seeds' own values; none where a seed has none.
+std::optional<double> mean_best_accuracy(const SeedRange& range);
+std::optional<Cost> mean_cost_of(const SeedRange& range, double target);
+
+// Columns without a value in any row are left out. `ranges`: one for each run, or none.
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
                    std::span<const SeedRange> ranges = {});
 

@@ -131,11 +131,12 @@ void add_group(std::span<const Run> runs, const std::vector<std::size_t>& member
 }
 
 SeedRange range_of(std::span<const Run> runs, const std::vector<std::size_t>& members) {
-  SeedRange range{.seeds = members.size()};
+  SeedRange range;
+  for (const std::size_t i : members) range.seeds.push_back(&runs[i]);
   double sum = 0;
   for (const std::size_t i : members) {
     const auto last = runs[i].last(Measure::kEvalAccuracy);
-    if (!last) return {.seeds = members.size()};
+    if (!last) return {.seeds = range.seeds};
     sum += *last;
     range.lowest = std::min(range.lowest.value_or(*last), *last);
     range.highest = std::max(range.highest.value_or(*last), *last);

@@ -23,7 +23,7 @@ struct SeedGroups {
   // The lowest and the highest value of each measure at these evaluations; without evaluations
   // where the group has one run.
   std::vector<Run> lowest, highest;
-  std::vector<SeedRange> ranges;
+  std::vector<SeedRange> ranges;  // point to the runs that were given
 
   // Whether a group has several runs.
   bool several() const { return members.size() < runs; }

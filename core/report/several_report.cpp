@@ -43,7 +43,6 @@ struct Study {
   SeedGroups groups;
   std::vector<std::string> names;  // of the groups
   std::vector<Facet> facets;       // of the groups; none: one chart for all
-  Differences differing;           // between the groups
 
   Runs shown() const { return {groups.means, names, groups.lowest, groups.highest}; }
   // The style of each group's lines.
@@ -63,7 +62,6 @@ Study make_study(std::span<const Run> runs) {
   Study study{.runs = runs, .groups = make_seed_groups(runs)};
   study.names = distinguishing_names(study.groups.means);
   study.facets = make_facets(study.groups.means, study.names);
-  study.differing = differences(study.groups.means);
   return study;
 }
 
@@ -104,11 +102,15 @@ std::vector<Fact> shared_settings(std::span<const Run> runs) {
 
 std::vector<Fact> differing_settings(const Study& study) {
   std::vector<Fact> facts;
-  const Differences& differing = study.differing;
+  const Differences differing = all_differences(study.groups.means);
+  const RunKind kind = study.runs.front().kind;
+  const bool mixed =
+      std::ranges::any_of(study.runs, [&](const Run& run) { return run.kind != kind; });
   for (std::size_t k = 0; k < differing.keys.size(); ++k) {
     std::vector<std::string> values;
     for (const auto& of_run : differing.values) {
-      const std::string value = of_run[k].empty() ? "not set" : of_run[k];
+      const std::string none = mixed ? "–" : "not set";  // the other kind has no such setting
+      const std::string value = of_run[k].empty() ? none : of_run[k];
       if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
     std::string text;
@@ -165,12 +167,13 @@ void add_comparison(Page& page, const Study& study) {
   }
   if (study.groups.several()) {
     introduction +=
-        "Of several seeds the table has the mean, and of the final accuracy the lowest and highest "
-        "seed in brackets. ";
+        "Of several seeds the table has the mean of what each seed has by itself, at its own end, "
+        "at its best and when it first came to the target; and of the final accuracy the lowest "
+        "and highest seed in brackets. ";
   }
   if (comparison.target) {
-    introduction += fmt::format("{:.0f} % is the highest round number that every {} reached.",
-                                *comparison.target * 100, study.groups.several() ? "mean" : "run");
+    introduction += fmt::format("{:.0f} % is the highest round number that every run reached.",
+                                *comparison.target * 100);
   }
   page.section("Comparison", introduction);
   page.table(as_table(comparison, study.styles()), "comparison");
@@ -281,6 +284,20 @@ void add_runs(Page& page, const Study& study) {
   page.end_details();
 }
 
+std::string title_of(const Study& study, std::span<const LeftOut> left_out) {
+  const auto shown = std::ranges::count(study.runs, true, &Run::unfinished);
+  const std::size_t unfinished = static_cast<std::size_t>(shown) + left_out.size();
+  const std::string count = counted(study.runs.size(), "run");
+  if (unfinished > 0) {
+    const std::size_t all = study.runs.size() + left_out.size();
+    return fmt::format("{} of {} {} finished", all - unfinished, counted(all, "run"),
+                       all - unfinished == 1 ? "has" : "have");
+  }
+  const std::size_t groups = study.names.size();
+  if (!study.groups.several() || groups == 1) return count + " compared";
+  return fmt::format("{} settings compared, {}", groups, count);
+}
+
 }  // namespace
 
 void add_left_out(Page& page, std::span<const LeftOut> left_out) {
@@ -293,11 +310,7 @@ void add_left_out(Page& page, std::span<const LeftOut> left_out) {
 
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out) {
   const Study study = make_study(runs);
-  const std::size_t groups = study.names.size();
-  const std::string count = counted(runs.size(), "run");
-  Page page(study.groups.several() && groups == 1 ? fmt::format("{} compared", count)
-            : study.groups.several() ? fmt::format("{} settings compared, {}", groups, count)
-                                     : count + " compared",
+  Page page(title_of(study, left_out),
             study.facets.empty() ? "Each has its colour and mark throughout"
                                  : "One colour and mark means the same in all panels of a chart");
   add_left_out(page, left_out);

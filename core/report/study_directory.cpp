@@ -76,25 +76,32 @@ bool holds_beginning(const std::filesystem::path& directory) {
          std::filesystem::is_directory(directory / "models", ignored);
 }
 
-// The reason of each run that study.json calls failed, by its directory. Without a study.json that
-// can be read there are none.
-std::map<std::string, std::string> read_failures(const std::filesystem::path& directory) {
-  std::map<std::string, std::string> failures;
+// What study.json says of its runs, by their directories.
+struct PlannedRuns {
+  std::map<std::string, std::string> failures;  // with their reasons
+  std::vector<std::string> open;
+};
+
+// None without a study.json that can be read.
+PlannedRuns read_planned(const std::filesystem::path& directory) {
+  PlannedRuns planned;
   const auto text = read_text_file(directory / "study.json", kStudyBytesMax);
-  if (!text) return failures;
+  if (!text) return planned;
   const auto study = parse_object(*text, "study.json");
-  if (!study) return failures;
+  if (!study) return planned;
   const json::value* runs = study->if_contains("runs");
-  if (runs == nullptr || !runs->is_array()) return failures;
+  if (runs == nullptr || !runs->is_array()) return planned;
   for (const json::value& value : runs->get_array()) {
     const json::object* run = value.if_object();
     if (run == nullptr) continue;
     const auto name = text_member(*run, "directory", "study.json");
     const auto state = text_member(*run, "state", "study.json");
+    if (!name || !state) continue;
+    if (*state == "open") planned.open.push_back(*name);
     const auto reason = text_member(*run, "reason", "study.json");
-    if (name && state && reason && *state == "failed") failures[*name] = *reason;
+    if (reason && *state == "failed") planned.failures[*name] = *reason;
   }
-  return failures;
+  return planned;
 }
 
 // By its name, "accuracy-by-step.csv".
@@ -118,7 +125,8 @@ bool holds_run(const std::filesystem::path& directory) {
 
 Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   StudyRuns study;
-  const std::map<std::string, std::string> failures = read_failures(directory);
+  const PlannedRuns planned = read_planned(directory);
+  const std::map<std::string, std::string>& failures = planned.failures;
   std::vector<Run> unfinished;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -151,21 +159,32 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
       });
     });
   }
+  if (!std::filesystem::exists(directory, ignored)) {
+    return rejected("no-run", fmt::format("there is no {}", directory.string()));
+  }
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
                                           "--out writes one",
                                           directory.string()));
+  }
+  for (const std::string& name : planned.open) {
+    const auto run = directory / name;
+    if (!holds_end(run) && !holds_beginning(run)) study.left_out.push_back({name, kNotBegun});
   }
   sort_runs(study.runs);
   std::ranges::sort(study.left_out, {}, &LeftOut::name);
   return study;
 }
 
+std::filesystem::path curves_beside(const std::filesystem::path& page) {
+  return page.parent_path() / kCurves;
+}
+
 Result<void> write_comparison(std::span<const Run> runs, const std::filesystem::path& page,
                               CurveFormats formats, std::span<const LeftOut> left_out) {
   STARLING_TRY(write_durably(page, as_bytes(render_report(runs, left_out))));
   if (!formats.csv && !formats.svg) return {};
-  const std::filesystem::path curves = page.parent_path() / kCurves;
+  const std::filesystem::path curves = curves_beside(page);
   STARLING_TRY(make_directory(curves));
   // Curves of an earlier report would look like this one's.
   std::error_code ignored;

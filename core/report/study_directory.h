@@ -15,8 +15,10 @@ namespace starling::report {
 
 struct StudyRuns {
   std::vector<Run> runs;          // by the settings that differ, numbers as numbers
-  std::vector<LeftOut> left_out;  // whose runs failed or have not finished
+  std::vector<LeftOut> left_out;  // whose runs failed, have not finished or have not begun
 };
+
+inline constexpr const char* kNotBegun = "has not begun";  // the reason of a LeftOut
 
 // Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);
@@ -29,7 +31,10 @@ struct CurveFormats {
   bool csv = false;
   bool svg = false;
 };
-// Writes the page, and the curves into the directory curves/ beside it, in place of those of an
+// Where the curves of a page stand: the directory curves/ beside it.
+std::filesystem::path curves_beside(const std::filesystem::path& page);
+
+// Writes the page, and the curves into their directory, in place of those of an
 // earlier page.
 [[nodiscard]] Result<void> write_comparison(std::span<const Run> runs,
                                             const std::filesystem::path& page, CurveFormats formats,

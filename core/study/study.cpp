@@ -408,7 +408,8 @@ Result<void> write_reports(const Options& options, json::object& study,
   study["report"] = page.string();
   if (options.format == config::OutputFormat::kJson) return {};
   around.out << report::comparison_text(found->runs, around.out_terminal.line_max)
-             << "written: " << page.string() << ", its curves as CSV and SVG in curves/\n";
+             << "written: " << page.string() << ", its curves as CSV and SVG in "
+             << report::curves_beside(page).string() << "/\n";
   return {};
 }
 

@@ -22,7 +22,9 @@ std::size_t longest_word(std::string_view text) {
 
 }  // namespace
 
-TextTable::TextTable(std::vector<std::string> headers) : headers_(std::move(headers)) {
+TextTable::TextTable(std::vector<std::string> headers, std::size_t leading)
+    : leading_(leading), headers_(std::move(headers)) {
+  STARLING_CHECK(leading_ > 0 && leading_ <= headers_.size());
   for (std::string& header : headers_) {
     right_.push_back(header.starts_with('>'));
     if (right_.back()) header.erase(0, 1);
@@ -71,12 +73,16 @@ TextTable::Layout TextTable::fit(std::size_t columns) const {
 
 std::vector<std::vector<std::size_t>> TextTable::divide(const Layout& layout,
                                                         std::size_t columns) const {
-  std::vector<std::vector<std::size_t>> tables = {{0}};
-  std::size_t used = layout.widths[0];
-  for (std::size_t i = 1; i < headers_.size(); ++i) {
-    if (used + layout.gap + layout.widths[i] > columns && tables.back().size() > 1) {
-      tables.push_back({0});
-      used = layout.widths[0];
+  std::vector<std::size_t> leading(leading_);
+  std::iota(leading.begin(), leading.end(), std::size_t{0});
+  std::size_t least = layout.gap * (leading_ - 1);
+  for (const std::size_t i : leading) least += layout.widths[i];
+  std::vector<std::vector<std::size_t>> tables = {leading};
+  std::size_t used = least;
+  for (std::size_t i = leading_; i < headers_.size(); ++i) {
+    if (used + layout.gap + layout.widths[i] > columns && tables.back().size() > leading_) {
+      tables.push_back(leading);
+      used = least;
     }
     tables.back().push_back(i);
     used += layout.gap + layout.widths[i];

@@ -11,15 +11,16 @@ namespace starling::telemetry {
 
 class TextTable {
  public:
-  // A header that begins with '>' is of a column of numbers, which are aligned on the right.
-  explicit TextTable(std::vector<std::string> headers);
+  // A header that begins with '>' is of a column of numbers, which are aligned on the right. The
+  // first `leading` columns say what a row is about. Requires: as many headers, and at least one.
+  explicit TextTable(std::vector<std::string> headers, std::size_t leading = 1);
 
   // Requires: a cell for each header.
   void add(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   // With lines of at most `columns`. What is wider is broken at blanks, first the headers, then the
   // cells of text; where that is not enough, the columns stand in several tables below each other,
-  // each with the first one. Numbers and words are never broken.
+  // each with the leading ones. Numbers and words are never broken.
   std::string text(std::size_t columns = SIZE_MAX) const;
 
  private:
@@ -38,6 +39,7 @@ class TextTable {
                   const std::vector<std::size_t>& shown) const;
   std::size_t widest(std::size_t column, std::size_t (*width)(std::string_view)) const;
 
+  std::size_t leading_;
   std::vector<bool> right_;
   Cells headers_;
   std::vector<Cells> rows_;

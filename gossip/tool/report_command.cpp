@@ -10,6 +10,7 @@
 #include <iterator>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
@@ -41,21 +42,22 @@ json::value or_null(std::optional<double> value) {
   return value && std::isfinite(*value) ? json::value(*value) : json::value(nullptr);
 }
 
+json::value spent(const std::optional<report::Cost>& cost, double report::Cost::*part) {
+  return cost ? or_null(*cost.*part) : json::value(nullptr);
+}
+
 json::object as_json(const report::Run& run, const std::string& name,
                      std::optional<double> target) {
   const auto cost = target ? report::cost_of(run, *target) : std::nullopt;
-  const auto spent = [&](double report::Cost::*part) {
-    return cost ? or_null(*cost.*part) : json::value(nullptr);
-  };
   return {{"name", name},
           {"directory", run.directory.string()},
           {"kind", run.kind == report::RunKind::kGossip ? "gossip" : "federated"},
           {"eval_accuracy", or_null(run.last(Measure::kEvalAccuracy))},
           {"eval_accuracy_mean_model", or_null(run.last(Measure::kEvalAccuracyMeanModel))},
           {"eval_accuracy_best", or_null(report::best_accuracy(run))},
-          {"steps_to_target", spent(&report::Cost::step)},
-          {"virtual_seconds_to_target", spent(&report::Cost::virtual_seconds)},
-          {"bytes_to_target", spent(&report::Cost::bytes)},
+          {"steps_to_target", spent(cost, &report::Cost::step)},
+          {"virtual_seconds_to_target", spent(cost, &report::Cost::virtual_seconds)},
+          {"bytes_to_target", spent(cost, &report::Cost::bytes)},
           {"consensus_distance", or_null(run.last(Measure::kConsensusDistance))},
           {"virtual_seconds", or_null(run.virtual_seconds)},
           {"bytes_sent", or_null(run.bytes_sent)},
@@ -64,7 +66,8 @@ json::object as_json(const report::Run& run, const std::string& name,
            or_null(run.topology ? run.topology->spectral_gap : std::optional<double>())}};
 }
 
-json::array groups_as_json(const std::vector<report::Run>& runs) {
+// Of several seeds the means of what each has by itself.
+json::array groups_as_json(const std::vector<report::Run>& runs, std::optional<double> target) {
   const report::SeedGroups groups = report::make_seed_groups(runs);
   const std::vector<std::string> names = report::distinguishing_names(groups.means);
   json::array array;
@@ -73,11 +76,17 @@ json::array groups_as_json(const std::vector<report::Run>& runs) {
     for (const std::size_t run : groups.members[i]) {
       directories.push_back(json::value(runs[run].directory.string()));
     }
+    const report::SeedRange& range = groups.ranges[i];
+    const auto cost = target ? report::mean_cost_of(range, *target) : std::nullopt;
     array.push_back({{"name", names[i]},
                      {"directories", std::move(directories)},
-                     {"eval_accuracy", or_null(groups.means[i].last(Measure::kEvalAccuracy))},
-                     {"eval_accuracy_lowest", or_null(groups.ranges[i].lowest)},
-                     {"eval_accuracy_highest", or_null(groups.ranges[i].highest)}});
+                     {"eval_accuracy", or_null(range.mean)},
+                     {"eval_accuracy_lowest", or_null(range.lowest)},
+                     {"eval_accuracy_highest", or_null(range.highest)},
+                     {"eval_accuracy_best", or_null(report::mean_best_accuracy(range))},
+                     {"steps_to_target", spent(cost, &report::Cost::step)},
+                     {"virtual_seconds_to_target", spent(cost, &report::Cost::virtual_seconds)},
+                     {"bytes_to_target", spent(cost, &report::Cost::bytes)}});
   }
   return array;
 }
@@ -86,12 +95,15 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
            const ReportFlags& flags, CommandContext& context) {
   if (flags.format == config::OutputFormat::kText) {
     context.out << report::comparison_text(runs, context.terminal.line_max)
-                << "written: " << page.string()
-                << (flags.curves.csv || flags.curves.svg ? ", its curves in curves/\n" : "\n");
+                << "written: " << page.string();
+    if (flags.curves.csv || flags.curves.svg) {
+      context.out << ", its curves in " << report::curves_beside(page).string() << "/";
+    }
+    context.out << "\n";
     return;
   }
   const std::vector<std::string> names = report::distinguishing_names(runs);
-  const std::optional<double> target = report::compare(runs, names).target;
+  const std::optional<double> target = report::common_target(runs);
   json::array array;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     array.push_back(as_json(runs[i], names[i], target));
@@ -99,7 +111,7 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
   context.out << json::serialize(json::object{{"report", page.string()},
                                               {"target_accuracy", or_null(target)},
                                               {"runs", std::move(array)},
-                                              {"groups", groups_as_json(runs)}})
+                                              {"groups", groups_as_json(runs, target)}})
               << "\n";
 }
 
@@ -131,19 +143,44 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
   }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
   for (const report::Run& run : study.runs) note_unfinished(run, err);
+  std::size_t not_begun = 0;
   for (const report::LeftOut& run : study.left_out) {
+    if (run.reason == report::kNotBegun) {
+      ++not_begun;
+      continue;
+    }
     err << fmt::format("note: {} {}; it is left out\n", escape_controls(run.name),
                        escape_controls(run.reason));
+  }
+  if (not_begun > 0) {
+    err << fmt::format("note: {} of the study in {} {} not begun\n", counted(not_begun, "run"),
+                       escape_controls(directory), not_begun == 1 ? "has" : "have");
   }
   std::ranges::move(study.runs, std::back_inserter(shown.runs));
   std::ranges::move(study.left_out, std::back_inserter(shown.left_out));
   return {};
 }
 
+// Whether it is what else a study has beside the run of another argument, as "study/*" names it.
+bool is_beside_a_run(const ReportFlags& flags, const std::string& argument) {
+  const auto folder = [](const std::string& path) {
+    return (std::filesystem::path(path) / "").lexically_normal().parent_path().parent_path();
+  };
+  std::error_code ignored;
+  if (!std::filesystem::exists(argument, ignored)) return false;
+  return std::ranges::any_of(flags.directories, [&](const std::string& other) {
+    return folder(other) == folder(argument) && report::holds_run(other);
+  });
+}
+
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   Shown shown;
   for (const std::string& directory : flags.directories) {
-    STARLING_TRY(read_runs(directory, shown, context.err));
+    const auto read = read_runs(directory, shown, context.err);
+    if (read) continue;
+    if (read.error().code() != "no-run" || !is_beside_a_run(flags, directory)) return read.error();
+    context.err << fmt::format("note: {} holds no run; it is left out\n",
+                               escape_controls(directory));
   }
   const std::filesystem::path page = page_of(flags);
   STARLING_TRY(report::write_comparison(shown.runs, page, flags.curves, shown.left_out));

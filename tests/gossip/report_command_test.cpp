@@ -100,7 +100,8 @@ TEST_F(ReportCommand, TakesAStudyAndGroupsItsSeeds) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(answer.err, "note: star-2 has not finished; it is left out\n");
   EXPECT_THAT(answer.out, HasSubstr("0.8125 (0.8125 to 0.8125)"));
-  EXPECT_THAT(answer.out, HasSubstr("written: " + study + "/report.html, its curves in curves/\n"));
+  EXPECT_THAT(answer.out, HasSubstr("written: " + study + "/report.html, its curves in " + study +
+                                    "/curves/\n"));
   EXPECT_TRUE(std::filesystem::exists(study + "/curves/accuracy-by-step.csv"));
   EXPECT_TRUE(std::filesystem::exists(study + "/curves/accuracy-by-step.svg"));
   const auto value = boost::json::parse(report({study, "--format", "json"}).out);
@@ -108,6 +109,26 @@ TEST_F(ReportCommand, TakesAStudyAndGroupsItsSeeds) {
   EXPECT_EQ(value.at("groups").at(0).at("name"), "ring");
   EXPECT_EQ(value.at("groups").at(0).at("directories").as_array().size(), 2);
   EXPECT_EQ(value.at("groups").at(0).at("eval_accuracy"), 0.8125);
+  EXPECT_EQ(value.at("groups").at(0).at("eval_accuracy_best"), 0.8125);
+  EXPECT_EQ(value.at("groups").at(0).at("steps_to_target").as_double(), 10);
+}
+
+// As the shell has "study/*".
+TEST_F(ReportCommand, SkipsWhatElseStandsBesideTheRuns) {
+  const std::string a = run("study/a", "ring");
+  const std::string b = run("study/b", "star");
+  const std::string curves = (directory_.path() / "study" / "curves").string();
+  const std::string page = (directory_.path() / "page.html").string();
+  ASSERT_TRUE(make_directory(curves));
+  const Answer answer = report({a, b, curves, "--out", page});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_EQ(answer.err, "note: " + curves + " holds no run; it is left out\n");
+  EXPECT_THAT(answer.out, HasSubstr("star"));
+  const std::string nothing = (directory_.path() / "study" / "c").string();
+  const Answer mistyped = report({a, nothing, "--out", page});
+  EXPECT_EQ(mistyped.code, 1);
+  EXPECT_THAT(mistyped.err, HasSubstr("there is no " + nothing));
+  EXPECT_EQ(report({a, directory_.path().string() + "/study/curves/", "--out", page}).code, 0);
 }
 
 TEST_F(ReportCommand, CurvesAreWrittenOnlyWhereAskedFor) {

@@ -124,15 +124,30 @@ TEST(Compare, HasARowForEachRun) {
   const Comparison comparison = compare(runs, names);
   EXPECT_EQ(comparison.target, 0.6);
   EXPECT_EQ(comparison.columns[5].title, "bytes a node to 60 %");
-  EXPECT_THAT(
-      comparison.rows,
-      ElementsAre(ElementsAre("ring", "0.6100", "0.6100", "20", "2 s", "2 kB", "–", "–", "–"),
-                  ElementsAre("star", "0.6500", "0.7000", "10", "1 s", "1 kB", "–", "–", "–")));
+  EXPECT_THAT(comparison.rows,
+              ElementsAre(ElementsAre("ring", "0.6100", "0.6100", "20", "2 s", "2 kB"),
+                          ElementsAre("star", "0.6500", "0.7000", "10", "1 s", "1 kB")));
   runs[0].kind = RunKind::kFederated;
   runs[0].nodes.reset();
   const Comparison mixed = compare(runs, names);
   EXPECT_EQ(mixed.columns[3].title, "steps or rounds to 60 %");
   EXPECT_EQ(mixed.columns[5].title, "bytes to 60 %");
+}
+
+TEST(Compare, HasOnlyColumnsInWhichARunHasAValue) {
+  std::vector<report::Run> runs = {run_with({}, {0.1, 0.61}), run_with({}, {0.7, 0.65})};
+  for (report::Run& run : runs) {
+    for (Evaluation& evaluation : run.evaluations) {
+      evaluation.at(Measure::kVirtualSeconds) = kNotMeasured;
+    }
+  }
+  runs[1].messages = 80;
+  const Comparison comparison = compare(runs, std::vector<std::string>{"a", "b"});
+  std::vector<std::string> titles;
+  for (const ComparisonColumn& column : comparison.columns) titles.push_back(column.title);
+  EXPECT_THAT(titles, ElementsAre("run", "final accuracy", "best accuracy", "steps to 60 %",
+                                  "bytes a node to 60 %", "messages"));
+  EXPECT_THAT(comparison.rows[0], ElementsAre("a", "0.6100", "0.6100", "20", "2 kB", "–"));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(SeedGroups, HaveTheMeanAndTheEndsOfEachMeasure) {
   EXPECT_NEAR(last(groups.means[0]), (0.5 + 0.8 + 0.6) / 3, 1e-12);
   EXPECT_EQ(last(groups.lowest[0]), 0.5);
   EXPECT_EQ(last(groups.highest[0]), 0.8);
-  EXPECT_EQ(groups.ranges[0].seeds, 3U);
+  EXPECT_EQ(groups.ranges[0].seeds.size(), 3U);
   EXPECT_EQ(groups.ranges[0].lowest, 0.5);
   EXPECT_EQ(groups.ranges[0].highest, 0.8);
   EXPECT_FALSE(groups.means[0].seed);
@@ -82,6 +82,33 @@ TEST(SeedGroups, TheFinalAccuracyIsTheMeanOfTheSeedsOwn) {
   const Comparison comparison = compare(groups.means, names, groups.ranges);
   EXPECT_EQ(comparison.rows[0][2], "0.7000 (0.5000 to 0.9000)");
   EXPECT_EQ(comparison.rows[1][2], "0.4000 (0.4000 to 0.4000)");
+}
+
+// Neither is read from the mean curve, which crosses 60 % at step 60 and ends at the shortest seed.
+TEST(SeedGroups, CostsAndTheBestAreTheMeansOfTheSeedsOwn) {
+  const auto of = [](const char* seed, const std::vector<double>& accuracies) {
+    report::Run run = run_of(seed, "ring", 0);
+    run.evaluations.resize(1);
+    for (const double accuracy : accuracies) {
+      Evaluation next = run.evaluations.back();
+      next.at(Measure::kStep) += 30;
+      next.at(Measure::kVirtualSeconds) += 3;
+      next.at(Measure::kBytesSent) += 4000;
+      next.at(Measure::kEvalAccuracy) = accuracy;
+      run.evaluations.push_back(next);
+    }
+    return run;
+  };
+  const std::vector runs = {of("1", {0.64, 0.70}), of("2", {0.40, 0.58, 0.59, 0.62, 0.60})};
+  const SeedGroups groups = make_seed_groups(runs);
+  const Comparison comparison =
+      compare(groups.means, std::vector<std::string>{"ring"}, groups.ranges);
+  EXPECT_EQ(comparison.target, 0.6);
+  EXPECT_EQ(comparison.rows[0][3], "0.6600") << "(0.70 + 0.62) / 2";
+  EXPECT_EQ(comparison.rows[0][4], "75") << "30 and 120";
+  EXPECT_EQ(comparison.rows[0][5], "7.5 s");
+  EXPECT_EQ(comparison.rows[0][6], "2.5 kB");
+  EXPECT_FALSE(mean_cost_of(groups.ranges[0], 0.65)) << "seed 2 never came there";
 }
 
 TEST(SeedGroups, HaveTheMetricsThatAllMembersSay) {

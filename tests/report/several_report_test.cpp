@@ -72,6 +72,32 @@ TEST(SeveralReport, SharedSettingsStandOnTopAndNamesHaveWhatDiffers) {
   EXPECT_THAT(page, HasSubstr("<dt>seed</dt><dd>1, 2</dd>"));
 }
 
+TEST(SeveralReport, RunsOfBothKindsSayWhatSetsThemApart) {
+  std::vector<report::Run> runs = {
+      sample_run({{"topology.spec", "ring"},
+                  {"model.kind", "mlp"},
+                  {"data.partition", "iid"},
+                  {"topology.mixing", "auto"}},
+                 0.5),
+      sample_run({{"strategy.name", "fedavg"}, {"model.kind", "cnn"}, {"data.partition", "iid"}},
+                 0.5),
+      sample_run({{"strategy.name", "fedprox"}, {"model.kind", "cnn"}, {"data.partition", "iid"}},
+                 0.5)};
+  for (std::size_t i : {1U, 2U}) {
+    runs[i].kind = RunKind::kFederated;
+    runs[i].name = runs[i].settings[0].second;
+    runs[i].settings.emplace_back("name", runs[i].name);
+  }
+  const std::string page = render_several(runs);
+  EXPECT_THAT(page, HasSubstr("What sets the runs apart"));
+  EXPECT_THAT(page, HasSubstr("<dt>topology.spec</dt><dd>ring · –</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>strategy.name</dt><dd>– · fedavg · fedprox</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>model.kind</dt><dd>mlp · cnn</dd>"));
+  EXPECT_THAT(page, Not(HasSubstr("<dt>topology.mixing</dt>"))) << "one kind alone, one value";
+  const std::string jobs = render_several(std::span(runs).subspan(1));
+  EXPECT_THAT(jobs, HasSubstr("<dt>strategy.name</dt><dd>fedavg · fedprox</dd>"));
+}
+
 TEST(SeveralReport, SeedsOfOneSettingAreOneRunsCharts) {
   const auto runs = two_groups();
   const std::string page = render_several(std::span(runs).first(2));
@@ -263,6 +289,24 @@ TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
   EXPECT_TRUE(holds_run(directory_.path() / "a"));
 }
 
+TEST_F(StudyDirectory, AHalfFinishedStudySaysHowManyHaveFinished) {
+  write("a", "0.1", "1");
+  write("b", "0.1", "2");
+  write("c", "0.2", "1");
+  std::filesystem::remove(directory_.path() / "c" / "summary.json");
+  const std::string text =
+      R"({"runs": [{"directory": "a", "state": "open"}, {"directory": "b", "state": "finished"},)"
+      R"({"directory": "c", "state": "open"}, {"directory": "d", "state": "open"}]})";
+  ASSERT_TRUE(write_durably(directory_.path() / "study.json", as_bytes(text)));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  ASSERT_EQ(study->left_out.size(), 2U);
+  EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason, "c has not finished");
+  EXPECT_EQ(study->left_out[1].name + " " + study->left_out[1].reason, "d has not begun");
+  EXPECT_THAT(render_report(study->runs, study->left_out),
+              HasSubstr("<h1>2 of 4 runs have finished</h1>"));
+}
+
 // A coordinator records them too.
 TEST_F(StudyDirectory, FailedRunsAreNamedWithTheirReason) {
   write("a", "0.1", "2");
@@ -328,6 +372,19 @@ TEST(ComparisonText, HasARowForEachGroupOfSeeds) {
   EXPECT_THAT(text, HasSubstr("ring"));
   EXPECT_THAT(text, HasSubstr("0.5500 (0.5000 to 0.6000)"));
   EXPECT_EQ(count_of(text, "\n"), 3U);
+}
+
+TEST(ComparisonText, HasAColumnForEachSettingThatDiffers) {
+  const std::string text = comparison_text(sample_study(), 80);
+  EXPECT_THAT(text, ::testing::MatchesRegex("TOPOLOGY +LOCAL +LEARNING +SEEDS(.|\n)*"));
+  std::istringstream lines(text);
+  std::size_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    if (line.starts_with("torus:4x4 ")) ++rows;
+  }
+  EXPECT_EQ(rows % 9, 0U) << "a line for each setting, in each of the tables";
+  EXPECT_LE(count_of(text, "\n"), 2 * (27U + 4) + 1) << "two tables, and a line between them";
 }
 
 }  // namespace
