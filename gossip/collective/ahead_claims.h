@@ -37,7 +37,8 @@ class AheadClaims {
   // The furthest that can be believed; `others`: members that can be heard at all.
   std::optional<Further> believed(std::size_t others, TimePoint now) const;
   // Whether to ask the members without a claim where they are, since no claim can be believed yet.
-  // They have `wait` to answer. True once in an exchange, and once for a claim.
+  // They have `wait` to answer. True once for a claim, and not before the others have answered
+  // about another one.
   bool asks_others(TimePoint now, Duration wait);
   // When a claim that could not be believed may have become credible.
   std::optional<TimePoint> looks_at() const { return looks_at_; }
@@ -48,22 +49,22 @@ class AheadClaims {
   const ExchangePace& pace() const { return pace_; }
 
  private:
-  bool is_believed(protocol::Progress next, std::size_t witnesses, std::size_t others,
-                   TimePoint now) const;
-  bool is_answered(TimePoint now) const { return answered_at_ && now >= *answered_at_; }
-
   struct Claim {
     Further further;
-    bool doubted = false;  // the others were asked about it
+    std::optional<TimePoint> answered_at = {};  // by the others, who were asked about it
+
+    bool is_answered(TimePoint now) const { return answered_at && now >= *answered_at; }
   };
   struct Record {
     unsigned came_to_nothing = 0;
     TimePoint doubted_until{};
   };
+  bool is_believed(const Claim& claim, std::size_t witnesses, std::size_t others,
+                   TimePoint now) const;
+
   std::vector<std::optional<Claim>> claims_;  // by member
   std::vector<Record> records_;
-  // The others have, about the claims that there are: also where exchanges end sooner than that.
-  std::optional<TimePoint> answered_at_;
+  TimePoint answered_at_{};  // all questions are
   std::optional<TimePoint> looks_at_;
   TimePoint ignored_until_{};  // all claims
   ExchangePace pace_;

@@ -261,7 +261,11 @@ bool AllReduceMachine::waits_for_list() const {
 // heartbeats do not count: it may wait for silent members itself.
 TimePoint AllReduceMachine::probe_deadline() const {
   const Current& c = *current_;
-  const Duration half = piece_wait() / 2;
+  // As long as for a piece: answers wait behind pieces on a slow link. In the first exchange nobody
+  // knows how long that is.
+  Duration wait = stretched(piece_wait());
+  if (!last_) wait = std::max(wait, options_.stragglers.initial);
+  const Duration half = wait / 2;
   if (c.probed_at) return *c.probed_at + half;
   const TimePoint since = waits_for_list() ? c.promised_at : c.waits_since;
   return std::max({since, c.begun_at, c.judged_at}) + half;

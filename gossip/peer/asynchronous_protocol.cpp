@@ -209,7 +209,7 @@ void AsynchronousProtocol::finish() {
 }
 
 void AsynchronousProtocol::note_phases(Neighbour& neighbour, Exchange phases) {
-  if (phases > neighbour.most_phases) advanced_at_ = host_.now();
+  if (phases > neighbour.most_phases && !is_over()) advanced_at_ = host_.now();
   neighbour.most_phases = std::max(neighbour.most_phases, phases);
   neighbour.phases = phases;
 }
@@ -244,7 +244,8 @@ void AsynchronousProtocol::mix(std::span<const float> update) {
   Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
   std::vector<topologies::Weight> receivers;
   const double weight = algorithm_->weight();
-  const double most = kUnderWayMost / static_cast<double>(matrix_->receivers(self_).size());
+  const std::size_t all = std::max(graph_.size(), matrix_->receivers(self_).size());
+  const double most = kUnderWayMost / static_cast<double>(all);
   for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
     const Neighbour& neighbour = neighbours_[receiver.node];
     const bool is_apart = is_minority != neighbour.support.minority;

@@ -55,9 +55,9 @@ bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
 
 void ProtocolBase::say_who_drained(std::optional<Member> taker) {
   if (!taker || !drained_.is_due(host_.now())) return;
-  host_.say(LogLevel::kWarning,
-            fmt::format("the weight of this peer's model went to {}, which gives none back: it "
-                        "gets no more until it does",
+  host_.say(LogLevel::kInfo,
+            fmt::format("little weight is left to this peer's model, and {} took more of it than "
+                        "it gave back: it gets no more until it does",
                         names_[*taker]));
 }
 

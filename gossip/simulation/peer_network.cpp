@@ -45,6 +45,7 @@ struct PeerNetwork::Connection {
     std::size_t coming_bytes = 0;
     bool delivering = false;  // an event will deliver the first of them
     bool pumping = false;
+    bool full = false;  // it waits until less is under way to the other side
   };
 
   Connection(std::uint64_t its_number, Side dialling, Side dialled)
@@ -186,7 +187,10 @@ class PeerNetwork::Links final : public PeerTransport {
   void pump(const ConnectionPtr& connection, int side) {
     Connection::Side& own = connection->sides[side];
     if (!own.open || std::exchange(own.pumping, true)) return;
-    while (own.open && connection->sides[1 - side].coming_bytes < network_.options_.queue_low) {
+    own.full = false;
+    while (own.open) {
+      own.full = network_.is_full(connection, 1 - side);
+      if (own.full) break;
       auto envelope = own.flow.next();
       if (!envelope) break;
       counters_.wire_bytes_out += kFrameBytes + envelope->payload.size();
@@ -477,18 +481,26 @@ void PeerNetwork::schedule_delivery(const ConnectionPtr& connection, int to) {
   });
 }
 
+// Of the way to this side. What is overdue waits for a cut to end.
+bool PeerNetwork::is_full(const ConnectionPtr& connection, int to) const {
+  const Connection::Side& side = connection->sides[to];
+  if (side.coming_bytes < options_.queue_low) return false;
+  const TimePoint now = scheduler_.now();
+  return side.coming.front().arrival < now ||
+         side.coming.back().arrival > now + options_.sent_ahead;
+}
+
 // A process may be killed in its handler: what the others see of it is arranged before.
 void PeerNetwork::deliver(const ConnectionPtr& connection, int to) {
   Connection::Side& side = connection->sides[to];
   const Connection::Side& sender = connection->sides[1 - to];
   if (side.coming.empty() || is_cut(sender.name, side.name) || is_frozen(side.name)) return;
-  const bool was_full = side.coming_bytes >= options_.queue_low;
   const Connection::Frame frame = std::move(side.coming.front());
   side.coming.pop_front();
   side.coming_bytes -= frame.bytes;
   side.heard_at = scheduler_.now();
   schedule_delivery(connection, to);
-  if (was_full && side.coming_bytes < options_.queue_low) {
+  if (sender.full && !is_full(connection, to)) {
     scheduler_.post([this, connection, to] {
       on_turn(connection->sides[1 - to].name, [connection, to] {
         const Connection::Side& drained = connection->sides[1 - to];

@@ -34,8 +34,10 @@ class PeerNetwork {
     Duration retransmission = std::chrono::milliseconds(200);  // after a cut has ended
     Duration stall_max = std::chrono::seconds(30);  // something to send, and none of it leaves
     Duration idle_max = std::chrono::seconds(120);  // nothing comes
-    // Bytes under way before more is taken: what Linux lets a TCP connection send ahead (tcp_wmem).
-    std::size_t queue_low = 4 * 1024 * 1024;
+    // Bytes under way before more is taken. More are as long as all arrives soon, as a TCP
+    // connection sends ahead what a round trip takes.
+    std::size_t queue_low = 256 * 1024;
+    Duration sent_ahead = std::chrono::milliseconds(500);
     Backoff::Options backoff{.minimum = std::chrono::milliseconds(100),
                              .maximum = std::chrono::seconds(5)};
   };
@@ -75,6 +77,7 @@ class PeerNetwork {
   void carry(const ConnectionPtr& connection, int side, std::optional<protocol::Envelope> frame);
   void schedule_delivery(const ConnectionPtr& connection, int to);
   void deliver(const ConnectionPtr& connection, int to);
+  bool is_full(const ConnectionPtr& connection, int to) const;
   void end_if_idle(const ConnectionPtr& connection, int side);
   bool is_frozen(const std::string& name) const { return frozen_.contains(name); }
   // Does this on a turn of the process: at once, unless it is frozen.
