@@ -68,6 +68,10 @@ struct Prepared {  // answers Prepare
 struct Computed {  // answers Compute
   std::shared_ptr<const void> session;
 };
+struct CheckpointKept {  // answers KeepCheckpoint
+  std::shared_ptr<const Checkpoint> checkpoint;
+  Result<void> kept;
+};
 struct TrainerFailed {  // a trainer's task, which is repeated
   std::string line;
 };
@@ -80,7 +84,7 @@ struct Close {};  // answered by Closed
 struct Tick {};   // next_deadline() has passed
 using Event = std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived,
                            TransferReceived, TransferBegun, TransferRefused, Prepared, Computed,
-                           TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
+                           CheckpointKept, TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct KeepRoster {  // for the next start
@@ -124,7 +128,7 @@ struct Compute {  // on a thread beside the turns, then Computed
   std::function<void()> work;
   std::shared_ptr<const void> session;  // to be held until then: the work uses it
 };
-struct KeepCheckpoint {
+struct KeepCheckpoint {  // then CheckpointKept
   std::shared_ptr<const Checkpoint> checkpoint;
   std::shared_ptr<const model::Layout> layout;
   bool model_too = false;  // the run is over here: its model is a result

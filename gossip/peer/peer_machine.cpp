@@ -440,7 +440,11 @@ void PeerMachine::follow_session() {
     } else if (std::holds_alternative<peer::HandIn>(action)) {
       send_report();  // what is said of this model is to be known when it is there
     }
-    act(std::move(action));
+    if (auto* checkpoint = std::get_if<peer::KeepCheckpoint>(&action)) {
+      keep(std::move(*checkpoint));
+    } else {
+      act(std::move(action));
+    }
   }
   if (outcome.finished) send_report();
   if (outcome.failure) fail(*outcome.failure);
@@ -504,7 +508,29 @@ void PeerMachine::keep_checkpoint(bool model_too) {
 // Where it is of the session's run: a session may end while its model is being computed.
 void PeerMachine::keep_latest(bool model_too) {
   if (!latest_ || latest_->run != session_->run_id()) return;
-  act(peer::KeepCheckpoint{latest_, session_->run().layout(), model_too});
+  keep({latest_, session_->run().layout(), model_too});
+}
+
+void PeerMachine::keep(peer::KeepCheckpoint what) {
+  act(what);
+  keeping_ = Keeping{.what = std::move(what)};
+}
+
+void PeerMachine::keep_again() { keep(std::exchange(keeping_, std::nullopt)->what); }
+
+// Said once: a disk that stays full would fill the log.
+void PeerMachine::handle(peer::CheckpointKept& answer) {
+  if (!keeping_ || keeping_->what.checkpoint != answer.checkpoint) return;
+  if (answer.kept) {
+    keeping_.reset();
+    if (std::exchange(disk_problem_, "").empty()) return;
+    return say(LogLevel::kInfo, "the checkpoint is kept now");
+  }
+  std::string line = "the checkpoint is not kept: " + answer.kept.error().message();
+  if (closed_) return say(LogLevel::kError, line);
+  line += "; tried again every " + format_duration(options_.checkpoint_every);
+  keeping_->again_at = now_ + options_.checkpoint_every;
+  if (std::exchange(disk_problem_, line) != line) say(LogLevel::kWarning, line);
 }
 
 // --- links --------------------------------------------------------------------------------------
@@ -600,14 +626,17 @@ void PeerMachine::handle(peer::Tick&) {
     session_->tick(now_);
     follow_session();
   }
+  if (keeping_ && keeping_->again_at && now_ >= *keeping_->again_at) keep_again();
   if (now_ >= report_at_) send_report();
 }
 
 std::optional<TimePoint> PeerMachine::next_deadline() const {
   if (closed_ || (!roster_ && !closing_until_)) return std::nullopt;
   if (closing_until_) return closing_until_;
-  const auto next = hears_others() ? session_->next_deadline() : std::nullopt;
-  return std::min(report_at_, next.value_or(report_at_));
+  TimePoint next = report_at_;
+  if (hears_others()) next = std::min(next, session_->next_deadline().value_or(next));
+  if (keeping_) next = std::min(next, keeping_->again_at.value_or(next));
+  return next;
 }
 
 Traffic PeerMachine::traffic() const {
@@ -619,7 +648,8 @@ Traffic PeerMachine::traffic() const {
 protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->epoch;
-  report.problem = problem_;
+  report.problem = !problem_.empty() && !disk_problem_.empty() ? problem_ + "; " + disk_problem_
+                                                               : problem_ + disk_problem_;
   report.arrived = arrived_;
   const Traffic counts = traffic();
   report.late = counts.late;
@@ -679,6 +709,8 @@ void PeerMachine::finish_closing() {
     if (session_->is_external() && is_computing()) keep_latest(false);
     session_->cancel_training();
     session_.reset();
+  } else if (keeping_ && keeping_->again_at) {
+    keep_again();
   }
   act(peer::Closed{});
 }

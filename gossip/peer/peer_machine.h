@@ -93,6 +93,12 @@ class PeerMachine {
     TimePoint at{};
     Duration computing_max{};  // the longest computation since then
   };
+  // The checkpoint that was asked for last, until it is kept: after the end of a run no later one
+  // takes its place.
+  struct Keeping {
+    peer::KeepCheckpoint what;
+    std::optional<TimePoint> again_at = {};  // it failed
+  };
   struct Fallback {
     std::string run_id;
     Duration start_patience{};
@@ -112,6 +118,7 @@ class PeerMachine {
   void handle(peer::TransferRefused& refused);
   void handle(peer::Prepared& prepared);
   void handle(peer::Computed& computed);
+  void handle(peer::CheckpointKept& answer);
   void handle(peer::TrainerFailed& failed);
   void handle(peer::BeginFallback& begun);
   void handle(peer::EndFallback&);
@@ -143,6 +150,8 @@ class PeerMachine {
   void fail(const Error& error);
   void keep_checkpoint(bool model_too);
   void keep_latest(bool model_too);
+  void keep(peer::KeepCheckpoint what);
+  void keep_again();
   void keep_links();
   void send_report();
   void finish_closing();
@@ -181,8 +190,10 @@ class PeerMachine {
   std::optional<protocol::Epoch> session_epoch_;  // of the last session
   std::optional<Fallback> fallback_;              // none: a fallback's roster only stands by
   std::shared_ptr<const Checkpoint> latest_;      // kept last, in this process or an earlier one
+  std::optional<Keeping> keeping_;
   std::optional<Error> failure_;
   std::string problem_;
+  std::string disk_problem_;    // why the last checkpoint is not kept
   bool trainer_fails_ = false;  // since it did a task
 
   TimePoint report_at_{};

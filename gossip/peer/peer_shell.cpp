@@ -159,6 +159,7 @@ void PeerShell::perform(peer::Compute& action) {
 
 void PeerShell::perform(peer::KeepCheckpoint& action) {
   const auto saved = std::make_shared<Result<void>>();
+  const auto checkpoint = action.checkpoint;
   world_.disk_work.submit(
       [saved, keep = std::move(action), &disk = world_.disk,
        directory = options_.directory](unsigned) {
@@ -168,7 +169,8 @@ void PeerShell::perform(peer::KeepCheckpoint& action) {
           *saved = save_model(disk, directory / "model.safetensors", *keep.checkpoint, keep.layout);
         }
       },
-      [saved, &log = world_.log] {
+      [saved, checkpoint, self = self_, &log = world_.log] {
+        if (*self != nullptr) return (*self)->on(peer::CheckpointKept{checkpoint, *saved});
         if (!*saved) log.warning("the checkpoint is not kept: {}", saved->error().message());
       });
 }
