@@ -42,6 +42,7 @@ struct LinkUp {
 };
 struct LinkDown {  // one that was up broke, or a member could not be reached
   Member member = 0;
+  std::optional<Error> why = {};  // as PeerTransport says
 };
 struct MessageReceived {
   Member from = 0;

@@ -251,7 +251,10 @@ net::Async<void> PeerLinks::dial(std::string name, std::string address) {
   } else {
     world_.log.debug("cannot reach {}: {}", name, connected.error().message());
     // It may have dialled us meanwhile.
-    if (!is_up(*member)) handlers_.on_down(*member, connected.error());
+    if (!is_up(*member)) {
+      handlers_.on_down(*member, not_connected("cannot-dial", name + " cannot be dialled: " +
+                                                                  connected.error().message()));
+    }
   }
   consider();
 }

@@ -21,6 +21,12 @@ void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
   sum.wire_bytes_out += traffic.bytes_out;
 }
 
+// As the other side said so, by a goodbye or a TLS alert.
+Error as_shut_out(const std::string& name, const Error& why) {
+  if (why.code() != "not-a-member" && !why.code().starts_with("refused-")) return why;
+  return not_authorised("shut-out", name + " refuses this device: " + why.message());
+}
+
 }  // namespace
 
 PeerLinks::Link::Link(std::string its_name, std::shared_ptr<PeerChannel> its_channel, bool we_began,
@@ -76,7 +82,7 @@ net::Async<void> PeerLinks::expect_hello(LinkPtr link,
     auto frame = co_await connection->read_frame(link->limits);
     if (link->closed) break;
     if (!frame) {
-      end(link, frame.error(), false);
+      end(link, as_shut_out(link->name, frame.error()), false);
       break;
     }
     // Before it is taken: a member that dials anew for each of them is no faster.
@@ -136,7 +142,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   if (const auto* bye = std::get_if<Bye>(&envelope.message)) {
-    end(link, retry(bye->code, bye->message), false);
+    end(link, as_shut_out(link->name, retry(bye->code, bye->message)), false);
     return false;
   }
   if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
@@ -207,7 +213,8 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   }
   if (stopping_) return;
   const auto member = member_of(link->name);
-  const bool not_reached = link->relay && link->began && !link->hello;
+  const bool shut_out = reason.code() == "shut-out" && !links_.contains(link->name);
+  const bool not_reached = link->began && !link->hello && (link->relay || shut_out);
   if (was_up || not_reached) {
     const bool is_news = was_up && reason.code() != "not-needed";
     const LogLevel level = is_news ? LogLevel::kInfo : LogLevel::kDebug;

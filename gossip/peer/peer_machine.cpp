@@ -61,6 +61,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
   act(peer::SetRoster{came.roster});
+  unreached_.clear();
   renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
 }
 
@@ -148,6 +149,7 @@ void PeerMachine::expire() {
   expired_ = true;
   leave_session();
   up_.clear();
+  unreached_.clear();
   act(peer::SetRoster{nullptr});
   renewal_ = Renewal::kNobody;
   if (!is_computing()) return adopt();
@@ -554,6 +556,7 @@ void PeerMachine::keep_links() {
 void PeerMachine::handle(peer::LinkUp& up) {
   if (renewal_ != Renewal::kDone || !roster_) return;
   up_[up.member] = up.hello;
+  unreached_.erase(up.member);
   act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
   if (!hears_others() || up.hello.epoch != roster_->epoch) return;
   session_->take_hello(up.member, up.hello, now_);
@@ -565,8 +568,36 @@ void PeerMachine::handle(peer::LinkDown& down) {
   up_.erase(down.member);
   assemblers_.erase(down.member);
   if (!hears_others()) return;
+  const bool unreached =
+      down.why && (down.why->code() == "cannot-dial" || down.why->code() == "shut-out");
+  const auto neighbours = session_->training().neighbours();
+  if (unreached && std::ranges::find(neighbours, down.member) != neighbours.end()) {
+    unreached_.try_emplace(down.member, Unreached{now_, *down.why}).first->second.why = *down.why;
+  }
   session_->link_lost(down.member, now_);
   follow_session();
+}
+
+void PeerMachine::say_unreached() {
+  for (auto& [member, neighbour] : unreached_) {
+    if (now_ < neighbour.since + kUnreachedMax || std::exchange(neighbour.said, true)) continue;
+    say(LogLevel::kWarning, neighbour.why.message());
+  }
+}
+
+// Who is shut out hears nobody, and need not be told that.
+std::string PeerMachine::problem() const {
+  std::string problem = problem_;
+  for (const auto& [member, neighbour] : unreached_) {
+    if (!neighbour.said) continue;
+    if (neighbour.why.code() == "shut-out") {
+      problem = neighbour.why.message();
+      break;
+    }
+    if (problem.empty()) problem = neighbour.why.message();
+  }
+  if (disk_problem_.empty()) return problem;
+  return problem.empty() ? disk_problem_ : problem + "; " + disk_problem_;
 }
 
 void PeerMachine::handle(peer::MessageReceived& came) {
@@ -627,6 +658,7 @@ void PeerMachine::handle(peer::Tick&) {
     follow_session();
   }
   if (keeping_ && keeping_->again_at && now_ >= *keeping_->again_at) keep_again();
+  say_unreached();
   if (now_ >= report_at_) send_report();
 }
 
@@ -648,8 +680,7 @@ Traffic PeerMachine::traffic() const {
 protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->epoch;
-  report.problem = !problem_.empty() && !disk_problem_.empty() ? problem_ + "; " + disk_problem_
-                                                               : problem_ + disk_problem_;
+  report.problem = problem();
   report.arrived = arrived_;
   const Traffic counts = traffic();
   report.late = counts.late;

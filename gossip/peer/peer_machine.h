@@ -38,6 +38,8 @@ class PeerMachine {
  public:
   // How long the end waits for what is being computed.
   static constexpr Duration kLastComputation = std::chrono::seconds(5);
+  // How long a neighbour cannot be reached before that is said: others may be starting.
+  static constexpr Duration kUnreachedMax = std::chrono::seconds(5);
   // What a member trains with in a run, from `step` on; `pace`: of a fallback.
   using MakeLocalSteps = std::function<std::shared_ptr<LocalSteps>(
       const NetworkRun& run, Member self, std::uint64_t step, std::optional<FallbackPace> pace)>;
@@ -99,6 +101,11 @@ class PeerMachine {
     peer::KeepCheckpoint what;
     std::optional<TimePoint> again_at = {};  // it failed
   };
+  struct Unreached {  // a neighbour that this peer has no link with
+    TimePoint since;
+    Error why;
+    bool said = false;
+  };
   struct Fallback {
     std::string run_id;
     Duration start_patience{};
@@ -152,6 +159,8 @@ class PeerMachine {
   void keep_latest(bool model_too);
   void keep(peer::KeepCheckpoint what);
   void keep_again();
+  void say_unreached();
+  std::string problem() const;
   void keep_links();
   void send_report();
   void finish_closing();
@@ -193,7 +202,8 @@ class PeerMachine {
   std::optional<Keeping> keeping_;
   std::optional<Error> failure_;
   std::string problem_;
-  std::string disk_problem_;    // why the last checkpoint is not kept
+  std::string disk_problem_;  // why the last checkpoint is not kept
+  std::map<Member, Unreached> unreached_;
   bool trainer_fails_ = false;  // since it did a task
 
   TimePoint report_at_{};

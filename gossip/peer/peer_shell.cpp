@@ -32,7 +32,10 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
               [this](Member m, const PeerHello& h) {
                 on(peer::LinkUp{m, h});
               },
-          .on_down = [this](Member m, const Error&) { on(peer::LinkDown{m}); },
+          .on_down =
+              [this](Member m, const Error& why) {
+                on(peer::LinkDown{m, why});
+              },
           .on_message =
               [this](Member m, const protocol::Envelope& e) {
                 on(peer::MessageReceived{m, e});

@@ -24,6 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -575,6 +576,38 @@ TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
 }
 
 // Members that were never heard may be starting, but not for longer than that takes.
+TEST(PeerMachine, ANeighbourThatCannotBeDialledIsNamedAfterAWhile) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const auto problem = [&] { return peer.machine.report(peer.now, peer.wall).problem; };
+  const std::string line = "peer-2 cannot be dialled: 127.0.0.1:28392: there is no answer";
+  const peer::LinkDown down{1, not_connected("cannot-dial", line)};
+  peer.feed(down);
+  peer.tick(4s);
+  EXPECT_FALSE(peer.said(line)) << "it may be starting";
+  peer.feed(down);
+  peer.tick(1s);
+  EXPECT_TRUE(peer.said(line));
+  EXPECT_EQ(problem(), line);
+  peer.clear();
+  peer.feed(down);
+  peer.tick(1min);
+  EXPECT_FALSE(peer.said(line)) << "once is enough";
+  peer.feed(peer::LinkUp{1, peer.hello_of(0)});
+  EXPECT_THAT(problem(), Not(HasSubstr(line)));
+}
+
+TEST(PeerMachine, WhoIsShutOutSaysSoWhateverElseIsWrong) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  const std::string line = "peer-2 refuses this device: peer-1 is not in the roster";
+  peer.feed(peer::LinkDown{1, not_authorised("shut-out", line)});
+  peer.tick(2min);  // nobody was heard
+  EXPECT_TRUE(peer.said(line));
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, line);
+}
+
 TEST(PeerMachine, WaitsForAStartNoLongerThanItsPatience) {
   MachineBench peer;
   peer.give(peer.world.roster(1));
