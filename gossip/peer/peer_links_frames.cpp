@@ -7,6 +7,7 @@
 #include "gossip/peer/frame_work.h"
 #include "gossip/peer/link_rules.h"
 #include "gossip/peer/peer_links.h"
+#include "gossip/peer/shut_out.h"
 
 namespace starling::gossip {
 
@@ -19,12 +20,6 @@ namespace {
 void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
   sum.wire_bytes_in += traffic.bytes_in;
   sum.wire_bytes_out += traffic.bytes_out;
-}
-
-// As the other side said so, by a goodbye or a TLS alert.
-Error as_shut_out(const std::string& name, const Error& why) {
-  if (why.code() != "not-a-member" && !why.code().starts_with("refused-")) return why;
-  return not_authorised("shut-out", name + " refuses this device: " + why.message());
 }
 
 }  // namespace

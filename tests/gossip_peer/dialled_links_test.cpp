@@ -84,12 +84,12 @@ TEST_F(TwoSides, ADialThatFailsAloneIsALoss) {
   EXPECT_EQ(sides[0]->downs.front(), "cannot-dial");
 }
 
-TEST_F(TwoSides, WhoIsInNoRosterOfTheOtherHearsThatItCannotDial) {
+TEST_F(TwoSides, WhoIsInNoRosterOfTheOtherHearsThatItIsShutOut) {
   sides[0]->links->set_roster(shared(cluster.roster(1)));
   sides[1]->links->set_roster(shared(cluster.roster(2, {1})));
   sides[0]->links->reach(1);
   cluster.run_until([&] { return !sides[0]->downs.empty(); }, "it is told");
-  EXPECT_EQ(sides[0]->downs.front(), "cannot-dial");
+  EXPECT_EQ(sides[0]->downs.front(), "shut-out");
 }
 
 TEST_F(TwoSides, WhoIsLeftOutOfTheNextRosterHearsThatItIsShutOut) {
