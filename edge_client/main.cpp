@@ -95,7 +95,7 @@ int run_start(const StateDirectory& state, Arguments& arguments, const Clock& cl
   return config::report(start(request, clock, *log), std::cerr);
 }
 
-int run(CLI::App& app, Arguments& arguments) {
+int run(CLI::App& app, Arguments& arguments, std::size_t columns) {
   const StateDirectory state{arguments.state.empty() ? default_state() : arguments.state};
   const SystemClock clock;
   if (app.got_subcommand("join")) {
@@ -105,13 +105,13 @@ int run(CLI::App& app, Arguments& arguments) {
   if (app.got_subcommand("start")) return run_start(state, arguments, clock);
   if (app.got_subcommand("preflight")) {
     const PreflightRequest request{state, arguments.read_options(state), STARLING_VERSION};
-    return preflight(request, clock, arguments.format, std::cout);
+    return preflight(request, clock, arguments.format, std::cout, columns);
   }
   if (app.got_subcommand("roster")) {
     return roster(arguments.roster_file, state, clock.wall_now(), arguments.format, std::cout,
                   std::cerr);
   }
-  return status(state, clock.wall_now(), arguments.format, std::cout, std::cerr);
+  return status(state, clock.wall_now(), arguments.format, std::cout, std::cerr, columns);
 }
 
 }  // namespace
@@ -131,5 +131,6 @@ int main(int argc, char** argv) {
   const auto ended = config::parse(app, words, std::cout, std::cerr);
   identity::hide_join_tokens(words);
   if (ended) return *ended;
-  return config::run([&] { return edge_client::run(app, arguments); }, std::cerr);
+  const std::size_t columns = output.terminal().line_max;
+  return config::run([&] { return edge_client::run(app, arguments, columns); }, std::cerr);
 }

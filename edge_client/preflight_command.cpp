@@ -11,6 +11,7 @@
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
+#include "core/base/word_wrap.h"
 #include "core/client/trainer_host.h"
 #include "core/net/listener.h"
 #include "edge_client/advice.h"
@@ -252,10 +253,12 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
   return passed("listen", fmt::format("peers may dial {}", listen));
 }
 
-void print_text(const std::vector<Check>& checks, std::ostream& out) {
+void print_text(const std::vector<Check>& checks, std::size_t columns, std::ostream& out) {
   for (const Check& check : checks) {
-    out << fmt::format("{:<13} {:<6} {}\n", check.name, check.ok ? "ok" : "FAILED", check.finding);
-    if (!check.ok) out << fmt::format("{:<20} {}\n", "", check.remedy);
+    const std::string label = fmt::format("{:<13} {:<6} ", check.name, check.ok ? "ok" : "FAILED");
+    out << wrap_beside(label, check.finding, columns) << "\n";
+    if (check.ok) continue;
+    out << wrap_beside(std::string(label.size(), ' '), check.remedy, columns) << "\n";
   }
 }
 
@@ -298,12 +301,12 @@ std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock
 }
 
 int preflight(const PreflightRequest& request, const Clock& clock, config::OutputFormat format,
-              std::ostream& out) {
+              std::ostream& out, std::size_t columns) {
   const std::vector<Check> checks = preflight_checks(request, clock);
   if (format == config::OutputFormat::kJson) {
     print_json(checks, out);
   } else {
-    print_text(checks, out);
+    print_text(checks, columns, out);
   }
   ExitCode code = ExitCode::kOk;
   for (const Check& check : checks) {

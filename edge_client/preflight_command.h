@@ -3,6 +3,7 @@
 // itself, so that one run names all that is to be mended.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -33,8 +34,9 @@ struct PreflightRequest {
 [[nodiscard]] std::vector<Check> preflight_checks(const PreflightRequest& request,
                                                   const Clock& clock);
 
-// Prints a line per check; 0, 4 if the coordinator or a certificate is the first to fail, else 1.
+// Prints each check, in lines of at most `columns`; 0, 4 if the coordinator or a certificate is the
+// first to fail, else 1.
 int preflight(const PreflightRequest& request, const Clock& clock, config::OutputFormat format,
-              std::ostream& out);
+              std::ostream& out, std::size_t columns = SIZE_MAX);
 
 }  // namespace starling::edge_client

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <ostream>
 
+#include "core/base/word_wrap.h"
 #include "core/identity/identity_directory.h"
 #include "edge_client/status_file.h"
 
@@ -36,15 +37,18 @@ std::string describe_work(const EdgeStatus& status) {
                      status.task->run_name, status.task->round, status.task->rounds);
 }
 
-void print_gossip(const EdgeStatus::Gossip& gossip, std::ostream& out) {
-  out << fmt::format(
-      "gossip         {}, run '{}' step {}, {} of {} neighbours heard, {} members reachable\n",
-      gossip.state, gossip.run_name, gossip.step, gossip.neighbours, gossip.expected,
-      gossip.reachable);
-  if (!gossip.problem.empty()) out << fmt::format("               {}\n", gossip.problem);
+void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::ostream& out) {
+  const std::string label = "gossip         ";
+  const std::string facts = fmt::format(
+      "{}, run '{}' step {}, {} of {} neighbours heard, {} members reachable", gossip.state,
+      gossip.run_name, gossip.step, gossip.neighbours, gossip.expected, gossip.reachable);
+  out << wrap_beside(label, facts, columns) << "\n";
+  if (gossip.problem.empty()) return;
+  out << wrap_beside(std::string(label.size(), ' '), gossip.problem, columns) << "\n";
 }
 
-void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::ostream& out) {
+void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::size_t columns,
+                std::ostream& out) {
   out << fmt::format("{} of federation {}, coordinator {}\n", facts.who.name, facts.who.federation,
                      facts.coordinator);
   out << fmt::format("certificate    until {}{}\n", format_rfc3339(facts.certificate_expires),
@@ -60,15 +64,14 @@ void print_text(const Facts& facts, const StateDirectory& state, WallTime now, s
     out << fmt::format("link           {}\n", status.link);
     out << fmt::format("work           {}\n", describe_work(status));
   }
-  if (facts.process && status.gossip) print_gossip(*status.gossip, out);
+  if (facts.process && status.gossip) print_gossip(*status.gossip, columns, out);
   out << fmt::format("updates        {} counted, {} pending\n", status.updates_counted,
                      status.pending_updates);
   out << fmt::format("last connected {}\n",
                      status.last_connected ? format_rfc3339(*status.last_connected) : "never");
   if (!status.last_error.empty()) {
-    out << fmt::format("last error     {}: {}\n",
-                       status.last_error_at ? format_rfc3339(*status.last_error_at) : "earlier",
-                       status.last_error);
+    const std::string at = status.last_error_at ? format_rfc3339(*status.last_error_at) : "earlier";
+    out << wrap_beside("last error     ", at + ": " + status.last_error, columns) << "\n";
   }
 }
 
@@ -88,13 +91,13 @@ void print_json(const Facts& facts, std::ostream& out) {
 }  // namespace
 
 int status(const StateDirectory& state, WallTime now, config::OutputFormat format,
-           std::ostream& out, std::ostream& err) {
+           std::ostream& out, std::ostream& err, std::size_t columns) {
   const auto facts = gather(state);
   if (!facts) return config::report(facts.error(), err);
   if (format == config::OutputFormat::kJson) {
     print_json(*facts, out);
   } else {
-    print_text(*facts, state, now, out);
+    print_text(*facts, state, now, columns, out);
   }
   return static_cast<int>(config::ExitCode::kOk);
 }

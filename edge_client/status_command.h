@@ -2,6 +2,7 @@
 // `starling-edge status`: whether a process runs on the state directory, and what it is doing.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 
 #include "core/base/clock.h"
@@ -10,8 +11,9 @@
 
 namespace starling::edge_client {
 
-// Prints; 0 where the directory holds an identity, whether or not a process runs.
+// Prints, in lines of at most `columns`; 0 where the directory holds an identity, whether or not a
+// process runs.
 int status(const StateDirectory& state, WallTime now, config::OutputFormat format,
-           std::ostream& out, std::ostream& err);
+           std::ostream& out, std::ostream& err, std::size_t columns = SIZE_MAX);
 
 }  // namespace starling::edge_client

@@ -24,7 +24,9 @@ constexpr std::string_view kPrefix = "backup-";
 
 Error cannot_copy(const fs::path& file, const std::error_code& code) {
   const std::string message = "cannot copy " + file.string() + ": " + code.message();
-  if (code == std::errc::no_space_on_device) return overloaded("disk-full", message);
+  if (code == std::errc::no_space_on_device) {
+    return overloaded("disk-full", message + "; free some space");
+  }
   return rejected("backup-failed", message);
 }
 

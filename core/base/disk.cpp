@@ -106,8 +106,7 @@ class SystemGrowingFile final : public GrowingFile {
   Error write_error() const {
     if (errno != EFBIG) return file_error("write a file in", directory_);
     return overloaded("file-too-large", "cannot write a file in " + directory_.string() + ": " +
-                                            std::strerror(EFBIG) +
-                                            "; free some space and it will be tried again");
+                                            std::strerror(EFBIG) + "; free some space");
   }
 
   fs::path directory_;

@@ -20,12 +20,12 @@ Error file_error(const char* doing, const fs::path& path) {
   const std::string message =
       std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(number);
   if (number == ENOSPC || number == EDQUOT) {
-    return overloaded("disk-full", message + "; free some space and it will be tried again");
+    return overloaded("disk-full", message + "; free some space");
   }
   if (number == EMFILE || number == ENFILE) {
-    return overloaded("too-many-files", message + "; it will be tried again");
+    return overloaded("too-many-files", message);
   }
-  if (number == ENOMEM) return overloaded("out-of-memory", message + "; it will be tried again");
+  if (number == ENOMEM) return overloaded("out-of-memory", message);
   if (number == ENOENT) return rejected("file-missing", message);
   if (number == EACCES || number == EPERM || number == EROFS) {
     return rejected("no-permission", message);

@@ -39,4 +39,14 @@ std::string wrap(std::string_view text, std::size_t columns, std::size_t taken) 
   return lines;
 }
 
+std::string wrap_beside(std::string_view label, std::string_view text, std::size_t columns) {
+  const std::size_t taken = columns_of(label);
+  std::string lines(label);
+  for (const std::string& line : break_at_blanks(text, columns > taken ? columns - taken : 1)) {
+    if (lines.size() > label.size()) lines.append("\n").append(taken, ' ');
+    lines += line;
+  }
+  return lines;
+}
+
 }  // namespace starling

@@ -20,4 +20,7 @@ std::vector<std::string> break_at_blanks(std::string_view text, std::size_t colu
 // `taken` columns are taken already.
 std::string wrap(std::string_view text, std::size_t columns, std::size_t taken = 0);
 
+// `label` and the text beside it, in which each later line begins where the first one does.
+std::string wrap_beside(std::string_view label, std::string_view text, std::size_t columns);
+
 }  // namespace starling

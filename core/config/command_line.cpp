@@ -152,7 +152,8 @@ ExitCode exit_code(const Error& error) {
 Error usage_error(std::string message) { return wrong_setting("usage", std::move(message)); }
 
 int report(const Error& error, std::ostream& err) {
-  err << "error: " << escape_controls(error.message()) << std::endl;
+  const std::string_view then = error.code() == "disk-full" ? " and run the command again" : "";
+  err << "error: " << escape_controls(error.message()) << then << std::endl;
   return static_cast<int>(exit_code(error));
 }
 

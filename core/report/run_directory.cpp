@@ -80,7 +80,11 @@ Result<Run> read_run(const std::filesystem::path& directory) {
     STARLING_ASSIGN(const std::string record,
                     read_text_file(directory / kUnfinishedFile, kSummaryBytesMax));
     auto run = read_unfinished(directory, record);
-    return run ? std::move(run) : run.error().within(directory.string());
+    if (run) return run;
+    return rejected("bad-run",
+                    fmt::format("{} is damaged: remove {} to begin that run again, or "
+                                "name another directory",
+                                (directory / kUnfinishedFile).string(), directory.string()));
   }
   if (!simulation && !holds(directory / "run.json")) {
     return rejected("no-run",

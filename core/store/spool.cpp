@@ -295,7 +295,7 @@ Result<void> UploadSpool::find_free_space(std::uint64_t capacity) {
     if (needed > *free + kept_.bytes() - kept || !drop_unpromised()) {
       return overloaded("disk-full",
                         fmt::format("cannot promise room for a file in {}: No space left on "
-                                    "device; free some space and it will be tried again",
+                                    "device; free some space",
                                     options_.directory.string()));
     }
   }

@@ -194,12 +194,10 @@ Error Database::describe_failure(int code, int cause) const {
                                         "stop");
   }
   if (kind == SQLITE_FULL || (io && (cause == ENOSPC || cause == EDQUOT))) {
-    return overloaded("disk-full",
-                      "no room for " + where + "; free some space and it will be tried again");
+    return overloaded("disk-full", "no room for " + where + "; free some space");
   }
   if (io && (cause == EMFILE || cause == ENFILE)) {
-    return overloaded("too-many-files",
-                      "no more files may be open to use " + where + "; it will be tried again");
+    return overloaded("too-many-files", "no more files may be open to use " + where);
   }
   if (io) {
     return internal("database-io-error", "cannot read or write " + where + ": " + what +

@@ -95,11 +95,21 @@ bool LiveTable::is_due() const {
 }
 
 void LiveTable::show(std::span<const PeerRow> rows) {
-  if (!is_due()) return;
+  if (!terminal_.interactive) return;
+  waiting_.assign(rows.begin(), rows.end());
+  if (is_due()) redraw();
+}
+
+void LiveTable::finish() {
+  if (!waiting_.empty()) redraw();
+}
+
+void LiveTable::redraw() {
   shown_ = clock_.now();
   // The last column may wrap, and the cursor stands on a line of its own below the table.
-  table_ = peer_table(rows, static_cast<std::size_t>(terminal_.columns) - 1,
+  table_ = peer_table(waiting_, static_cast<std::size_t>(terminal_.columns) - 1,
                       static_cast<std::size_t>(terminal_.rows) - 1);
+  waiting_.clear();
   erase();
   draw();
   out_.flush();

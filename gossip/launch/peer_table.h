@@ -45,10 +45,13 @@ class LiveTable {
 
   bool is_due() const;  // whether show() would draw
   void show(std::span<const PeerRow> rows);
+  // Draws what show() was given last, also where it did not draw it.
+  void finish();
   // A line of the run itself, in full, above the table.
   void print(std::string_view line);
 
  private:
+  void redraw();
   void erase();
   void draw();
 
@@ -57,6 +60,7 @@ class LiveTable {
   telemetry::Terminal terminal_;
   Duration redraw_every_;
   std::optional<TimePoint> shown_;
+  std::vector<PeerRow> waiting_;  // that were not drawn yet
   std::string table_;
   std::size_t lines_ = 0;  // that are on the screen
 };

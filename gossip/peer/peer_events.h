@@ -42,6 +42,7 @@ struct LinkUp {
 };
 struct LinkDown {  // one that was up broke, or a member could not be reached
   Member member = 0;
+  std::optional<Error> why = {};  // as PeerTransport says
 };
 struct MessageReceived {
   Member from = 0;
@@ -68,6 +69,10 @@ struct Prepared {  // answers Prepare
 struct Computed {  // answers Compute
   std::shared_ptr<const void> session;
 };
+struct CheckpointKept {  // answers KeepCheckpoint
+  std::shared_ptr<const Checkpoint> checkpoint;
+  Result<void> kept;
+};
 struct TrainerFailed {  // a trainer's task, which is repeated
   std::string line;
 };
@@ -78,9 +83,10 @@ struct BeginFallback {
 struct EndFallback {};
 struct Close {};  // answered by Closed
 struct Tick {};   // next_deadline() has passed
-using Event = std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived,
-                           TransferReceived, TransferProgressed, TransferRefused, Prepared,
-                           Computed, TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
+using Event =
+    std::variant<RosterReceived, LinksRenewed, LinkUp, LinkDown, MessageReceived, TransferReceived,
+                 TransferProgressed, TransferRefused, Prepared, Computed, CheckpointKept,
+                 TrainerFailed, BeginFallback, EndFallback, Close, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct KeepRoster {  // for the next start
@@ -124,7 +130,7 @@ struct Compute {  // on a thread beside the turns, then Computed
   std::function<void()> work;
   std::shared_ptr<const void> session;  // to be held until then: the work uses it
 };
-struct KeepCheckpoint {
+struct KeepCheckpoint {  // then CheckpointKept
   std::shared_ptr<const Checkpoint> checkpoint;
   std::shared_ptr<const model::Layout> layout;
   bool model_too = false;  // the run is over here: its model is a result

@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/net/deadline.h"
+#include "gossip/peer/shut_out.h"
 
 namespace starling::gossip {
 
@@ -251,7 +252,7 @@ net::Async<void> PeerLinks::dial(std::string name, std::string address) {
   } else {
     world_.log.debug("cannot reach {}: {}", name, connected.error().message());
     // It may have dialled us meanwhile.
-    if (!is_up(*member)) handlers_.on_down(*member, connected.error());
+    if (!is_up(*member)) handlers_.on_down(*member, as_not_dialled(name, connected.error()));
   }
   consider();
 }

@@ -7,6 +7,7 @@
 #include "gossip/peer/frame_work.h"
 #include "gossip/peer/link_rules.h"
 #include "gossip/peer/peer_links.h"
+#include "gossip/peer/shut_out.h"
 
 namespace starling::gossip {
 
@@ -76,7 +77,7 @@ net::Async<void> PeerLinks::expect_hello(LinkPtr link,
     auto frame = co_await connection->read_frame(link->limits);
     if (link->closed) break;
     if (!frame) {
-      end(link, frame.error(), false);
+      end(link, as_shut_out(link->name, frame.error()), false);
       break;
     }
     // Before it is taken: a member that dials anew for each of them is no faster.
@@ -136,7 +137,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   if (const auto* bye = std::get_if<Bye>(&envelope.message)) {
-    end(link, retry(bye->code, bye->message), false);
+    end(link, as_shut_out(link->name, retry(bye->code, bye->message)), false);
     return false;
   }
   if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
@@ -210,7 +211,8 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   }
   if (stopping_) return;
   const auto member = member_of(link->name);
-  const bool not_reached = link->relay && link->began && !link->hello;
+  const bool shut_out = reason.code() == "shut-out" && !links_.contains(link->name);
+  const bool not_reached = link->began && !link->hello && (link->relay || shut_out);
   if (was_up || not_reached) {
     const bool is_news = was_up && reason.code() != "not-needed";
     const LogLevel level = is_news ? LogLevel::kInfo : LogLevel::kDebug;

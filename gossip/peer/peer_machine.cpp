@@ -61,6 +61,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
   act(peer::SetRoster{came.roster});
+  unreached_.clear();
   renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
 }
 
@@ -148,6 +149,7 @@ void PeerMachine::expire() {
   expired_ = true;
   leave_session();
   up_.clear();
+  unreached_.clear();
   act(peer::SetRoster{nullptr});
   renewal_ = Renewal::kNobody;
   if (!is_computing()) return adopt();
@@ -440,7 +442,11 @@ void PeerMachine::follow_session() {
     } else if (std::holds_alternative<peer::HandIn>(action)) {
       send_report();  // what is said of this model is to be known when it is there
     }
-    act(std::move(action));
+    if (auto* checkpoint = std::get_if<peer::KeepCheckpoint>(&action)) {
+      keep(std::move(*checkpoint));
+    } else {
+      act(std::move(action));
+    }
   }
   if (outcome.finished) send_report();
   if (outcome.failure) fail(*outcome.failure);
@@ -504,7 +510,29 @@ void PeerMachine::keep_checkpoint(bool model_too) {
 // Where it is of the session's run: a session may end while its model is being computed.
 void PeerMachine::keep_latest(bool model_too) {
   if (!latest_ || latest_->run != session_->run_id()) return;
-  act(peer::KeepCheckpoint{latest_, session_->run().layout(), model_too});
+  keep({latest_, session_->run().layout(), model_too});
+}
+
+void PeerMachine::keep(peer::KeepCheckpoint what) {
+  act(what);
+  keeping_ = Keeping{.what = std::move(what)};
+}
+
+void PeerMachine::keep_again() { keep(std::exchange(keeping_, std::nullopt)->what); }
+
+// Said once: a disk that stays full would fill the log.
+void PeerMachine::handle(peer::CheckpointKept& answer) {
+  if (!keeping_ || keeping_->what.checkpoint != answer.checkpoint) return;
+  if (answer.kept) {
+    keeping_.reset();
+    if (std::exchange(disk_problem_, "").empty()) return;
+    return say(LogLevel::kInfo, "the checkpoint is kept now");
+  }
+  std::string line = "the checkpoint is not kept: " + answer.kept.error().message();
+  if (closed_) return say(LogLevel::kError, line);
+  line += "; tried again every " + format_duration(options_.checkpoint_every);
+  keeping_->again_at = now_ + options_.checkpoint_every;
+  if (std::exchange(disk_problem_, line) != line) say(LogLevel::kWarning, line);
 }
 
 // --- links --------------------------------------------------------------------------------------
@@ -528,6 +556,7 @@ void PeerMachine::keep_links() {
 void PeerMachine::handle(peer::LinkUp& up) {
   if (renewal_ != Renewal::kDone || !roster_) return;
   up_[up.member] = up.hello;
+  unreached_.erase(up.member);
   act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
   if (!hears_others() || up.hello.epoch != roster_->epoch) return;
   session_->take_hello(up.member, up.hello, now_);
@@ -539,8 +568,36 @@ void PeerMachine::handle(peer::LinkDown& down) {
   up_.erase(down.member);
   assemblers_.erase(down.member);
   if (!hears_others()) return;
+  const bool unreached =
+      down.why && (down.why->code() == "cannot-dial" || down.why->code() == "shut-out");
+  const auto neighbours = session_->training().neighbours();
+  if (unreached && std::ranges::find(neighbours, down.member) != neighbours.end()) {
+    unreached_.try_emplace(down.member, Unreached{now_, *down.why}).first->second.why = *down.why;
+  }
   session_->link_lost(down.member, now_);
   follow_session();
+}
+
+void PeerMachine::say_unreached() {
+  for (auto& [member, neighbour] : unreached_) {
+    if (now_ < neighbour.since + kUnreachedMax || std::exchange(neighbour.said, true)) continue;
+    say(LogLevel::kWarning, neighbour.why.message());
+  }
+}
+
+// Who is shut out hears nobody, and need not be told that.
+std::string PeerMachine::problem() const {
+  std::string problem = problem_;
+  for (const auto& [member, neighbour] : unreached_) {
+    if (!neighbour.said) continue;
+    if (neighbour.why.code() == "shut-out") {
+      problem = neighbour.why.message();
+      break;
+    }
+    if (problem.empty()) problem = neighbour.why.message();
+  }
+  if (disk_problem_.empty()) return problem;
+  return problem.empty() ? disk_problem_ : problem + "; " + disk_problem_;
 }
 
 void PeerMachine::handle(peer::MessageReceived& came) {
@@ -600,14 +657,18 @@ void PeerMachine::handle(peer::Tick&) {
     session_->tick(now_);
     follow_session();
   }
+  if (keeping_ && keeping_->again_at && now_ >= *keeping_->again_at) keep_again();
+  say_unreached();
   if (now_ >= report_at_) send_report();
 }
 
 std::optional<TimePoint> PeerMachine::next_deadline() const {
   if (closed_ || (!roster_ && !closing_until_)) return std::nullopt;
   if (closing_until_) return closing_until_;
-  const auto next = hears_others() ? session_->next_deadline() : std::nullopt;
-  return std::min(report_at_, next.value_or(report_at_));
+  TimePoint next = report_at_;
+  if (hears_others()) next = std::min(next, session_->next_deadline().value_or(next));
+  if (keeping_) next = std::min(next, keeping_->again_at.value_or(next));
+  return next;
 }
 
 Traffic PeerMachine::traffic() const {
@@ -619,7 +680,7 @@ Traffic PeerMachine::traffic() const {
 protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->epoch;
-  report.problem = problem_;
+  report.problem = problem();
   report.arrived = arrived_;
   const Traffic counts = traffic();
   report.late = counts.late;
@@ -679,6 +740,8 @@ void PeerMachine::finish_closing() {
     if (session_->is_external() && is_computing()) keep_latest(false);
     session_->cancel_training();
     session_.reset();
+  } else if (keeping_ && keeping_->again_at) {
+    keep_again();
   }
   act(peer::Closed{});
 }

@@ -38,6 +38,8 @@ class PeerMachine {
  public:
   // How long the end waits for what is being computed.
   static constexpr Duration kLastComputation = std::chrono::seconds(5);
+  // How long a neighbour cannot be reached before that is said: others may be starting.
+  static constexpr Duration kUnreachedMax = std::chrono::seconds(5);
   // What a member trains with in a run, from `step` on; `pace`: of a fallback.
   using MakeLocalSteps = std::function<std::shared_ptr<LocalSteps>(
       const NetworkRun& run, Member self, std::uint64_t step, std::optional<FallbackPace> pace)>;
@@ -93,6 +95,17 @@ class PeerMachine {
     TimePoint at{};
     Duration computing_max{};  // the longest computation since then
   };
+  // The checkpoint that was asked for last, until it is kept: after the end of a run no later one
+  // takes its place.
+  struct Keeping {
+    peer::KeepCheckpoint what;
+    std::optional<TimePoint> again_at = {};  // it failed
+  };
+  struct Unreached {  // a neighbour that this peer has no link with
+    TimePoint since;
+    Error why;
+    bool said = false;
+  };
   struct Fallback {
     std::string run_id;
     Duration start_patience{};
@@ -112,6 +125,7 @@ class PeerMachine {
   void handle(peer::TransferRefused& refused);
   void handle(peer::Prepared& prepared);
   void handle(peer::Computed& computed);
+  void handle(peer::CheckpointKept& answer);
   void handle(peer::TrainerFailed& failed);
   void handle(peer::BeginFallback& begun);
   void handle(peer::EndFallback&);
@@ -143,6 +157,10 @@ class PeerMachine {
   void fail(const Error& error);
   void keep_checkpoint(bool model_too);
   void keep_latest(bool model_too);
+  void keep(peer::KeepCheckpoint what);
+  void keep_again();
+  void say_unreached();
+  std::string problem() const;
   void keep_links();
   void send_report();
   void finish_closing();
@@ -181,8 +199,11 @@ class PeerMachine {
   std::optional<protocol::Epoch> session_epoch_;  // of the last session
   std::optional<Fallback> fallback_;              // none: a fallback's roster only stands by
   std::shared_ptr<const Checkpoint> latest_;      // kept last, in this process or an earlier one
+  std::optional<Keeping> keeping_;
   std::optional<Error> failure_;
   std::string problem_;
+  std::string disk_problem_;  // why the last checkpoint is not kept
+  std::map<Member, Unreached> unreached_;
   bool trainer_fails_ = false;  // since it did a task
 
   TimePoint report_at_{};

@@ -32,7 +32,10 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
               [this](Member m, const PeerHello& h) {
                 on(peer::LinkUp{m, h});
               },
-          .on_down = [this](Member m, const Error&) { on(peer::LinkDown{m}); },
+          .on_down =
+              [this](Member m, const Error& why) {
+                on(peer::LinkDown{m, why});
+              },
           .on_message =
               [this](Member m, const protocol::Envelope& e) {
                 on(peer::MessageReceived{m, e});
@@ -165,6 +168,7 @@ void PeerShell::perform(peer::Compute& action) {
 
 void PeerShell::perform(peer::KeepCheckpoint& action) {
   const auto saved = std::make_shared<Result<void>>();
+  const auto checkpoint = action.checkpoint;
   world_.disk_work.submit(
       [saved, keep = std::move(action), &disk = world_.disk,
        directory = options_.directory](unsigned) {
@@ -174,7 +178,8 @@ void PeerShell::perform(peer::KeepCheckpoint& action) {
           *saved = save_model(disk, directory / "model.safetensors", *keep.checkpoint, keep.layout);
         }
       },
-      [saved, &log = world_.log] {
+      [saved, checkpoint, self = self_, &log = world_.log] {
+        if (*self != nullptr) return (*self)->on(peer::CheckpointKept{checkpoint, *saved});
         if (!*saved) log.warning("the checkpoint is not kept: {}", saved->error().message());
       });
 }

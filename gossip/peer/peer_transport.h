@@ -26,7 +26,8 @@ class PeerTransport {
     std::function<protocol::PeerHello()> hello;  // what this peer says of itself
     // Greeted: messages may flow. Later hellos come as messages.
     std::function<void(Member, const protocol::PeerHello&)> on_up;
-    // A link that was up broke, or a member could not be reached.
+    // A link that was up broke, or a member could not be reached: "cannot-dial", or "shut-out"
+    // where it does not take this device for a member.
     std::function<void(Member, const Error&)> on_down;
     std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
     // Whether an announced transfer is wanted; asked before memory is taken for it.

@@ -104,8 +104,9 @@ Result<SimulationResult> run_with_table(const LaunchFlags& flags, const LaunchRe
   };
   hooks.on_peers = [&](std::span<const PeerRow> rows) { table.show(rows); };
   hooks.on_line = [&](const std::string& line) { table.print(line); };
-  STARLING_ASSIGN(SimulationResult result, launch(request, context.clock, log, hooks));
-  if (!written) return written.error();
+  auto result = launch(request, context.clock, log, hooks);
+  table.finish();
+  if (result && !written) return written.error();
   return result;
 }
 

@@ -85,9 +85,11 @@ Result<void> check_new(const std::filesystem::path& directory) {
   std::error_code ignored;
   const bool finished = std::filesystem::exists(directory / "summary.json", ignored);
   if (finished || std::filesystem::exists(directory / "metrics.jsonl", ignored)) {
-    return rejected("out-not-empty",
-                    fmt::format("{} holds {} run: name a new directory with --out, or remove it",
-                                directory.string(), finished ? "a finished" : "another"));
+    return rejected(
+        "out-not-empty",
+        fmt::format("{} holds a {}: name a new directory with --out, or remove it",
+                    directory.string(),
+                    finished ? "finished run" : "run that ended early and cannot go on"));
   }
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (is_temporary(entry.path().filename().string())) continue;
@@ -148,8 +150,11 @@ boost::json::object to_json(const Measurement& m) {
 
 Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
   STARLING_TRY(make_directory(directory));
+  STARLING_ASSIGN(DirectoryLock in_use, lock(directory));
   STARLING_TRY(check_new(directory));
-  return open(directory);
+  STARLING_ASSIGN(RunWriter writer, open(directory));
+  writer.in_use_ = std::move(in_use);
+  return writer;
 }
 
 Result<RunWriter> RunWriter::open(const std::filesystem::path& directory) {

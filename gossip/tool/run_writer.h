@@ -52,7 +52,7 @@ class RunWriter {
   explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   std::filesystem::path directory_;
-  DirectoryLock in_use_;  // of a run that may be gone on with
+  DirectoryLock in_use_;  // while it writes
   Settings inputs_;       // digests of its files (study::InputDigests), as it began
   std::ofstream metrics_;
 };

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 namespace starling {
 namespace {
 
@@ -26,6 +28,13 @@ TEST(Wrap, GoesOnTwoColumnsIn) {
   EXPECT_EQ(wrap("one", 9, 20), "one");
   EXPECT_EQ(wrap("one two   ", 8), "one two");
   EXPECT_EQ(wrap("", 9), "");
+}
+
+TEST(WrapBeside, GoesOnBelowTheBeginning) {
+  EXPECT_EQ(wrap_beside("disk  ", "one two three", 13), "disk  one two\n      three");
+  EXPECT_EQ(wrap_beside("disk  ", "one two three", SIZE_MAX), "disk  one two three");
+  EXPECT_EQ(wrap_beside("disk  ", "one two", 4), "disk  one\n      two");
+  EXPECT_EQ(wrap_beside("disk  ", "", 10), "disk  ");
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 
+#include "core/base/durable_file.h"
 #include "core/config/binder.h"
 #include "tests/config/test_options.h"
 #include "tests/support/temporary_directory.h"
@@ -214,6 +216,16 @@ TEST(ExitCode, FollowsTheCategory) {
   EXPECT_EQ(report(rejected("dataset-missing", "there is no file a.csv"), err), 1);
   EXPECT_EQ(err.str(), "error: there is no file a.csv\n");
   EXPECT_EQ(report(Result<void>(), err), 0);
+}
+
+// A service tries again by itself, a command does not.
+TEST(Report, SaysToRunTheCommandAgainOnceADiskHasRoom) {
+  errno = ENOSPC;
+  std::ostringstream err;
+  report(file_error("write", "a/b"), err);
+  EXPECT_EQ(err.str(),
+            "error: cannot write a/b: No space left on device; free some space and run the "
+            "command again\n");
 }
 
 }  // namespace

@@ -305,6 +305,18 @@ TEST_F(CommandsTest, StatusOfARunningProcess) {
   EXPECT_EQ(*read_status(state_.status_file()), running);
 }
 
+TEST_F(CommandsTest, AProblemStaysInItsColumn) {
+  const auto lock = StateLock::acquire(state_);
+  EdgeStatus::Gossip gossip;
+  gossip.problem = "peer-2 cannot be dialled: 127.0.0.1:28392: there is no answer";
+  std::ofstream(state_.status_file()) << to_json(EdgeStatus{.client = "cam-7", .gossip = gossip});
+  std::ostringstream out;
+  std::ostringstream err;
+  ASSERT_EQ(status(state_, kNow, OutputFormat::kText, out, err, 60), 0);
+  EXPECT_THAT(out.str(), HasSubstr("\n               peer-2 cannot be dialled: 127.0.0.1:28392:\n"
+                                   "               there is no answer\n"));
+}
+
 TEST_F(CommandsTest, StatusSurvivesADamagedFile) {
   const std::string whole = to_json(EdgeStatus{.client = "cam-7"});
   for (std::size_t size = 0; size < whole.size(); ++size) {

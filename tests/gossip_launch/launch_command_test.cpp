@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "core/base/directory_lock.h"
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "gossip/tool/commands.h"
@@ -155,6 +156,20 @@ TEST_F(LaunchCommand, EventsAreShownAsJson) {
     {"name": "a", "kind": "kill", "at_seconds": null, "at_step": 3, "lasts_seconds": 0.0,
      "nodes": [2], "text": "at step 3 kill of node 2 (a)"}])json");
   EXPECT_EQ(shown, expected) << answer.out;
+}
+
+TEST_F(LaunchCommand, WhatADirectoryHoldsIsSaid) {
+  std::filesystem::create_directory(out());
+  {
+    const DirectoryLock other(out());
+    EXPECT_THAT(run({"--out", out().string(), "--launch.edge", kPretendEdge}).err,
+                HasSubstr("another command writes a run into " + out().string() +
+                          ": wait for its end, or name another directory with --out"));
+  }
+  ASSERT_TRUE(write_durably(out() / "metrics.jsonl", as_bytes(std::string_view("{}\n"))));
+  EXPECT_THAT(run({"--out", out().string(), "--launch.edge", kPretendEdge}).err,
+              HasSubstr("holds a run that ended early and cannot go on: name a new directory with "
+                        "--out, or remove it"));
 }
 
 TEST_F(LaunchCommand, WrongUseIsRefused) {

@@ -111,6 +111,18 @@ TEST_F(LiveTableTest, RedrawsInPlace) {
   EXPECT_EQ(take(), "\x1b[4A\r\x1b[J" + peer_table(rows(3), 80, 24));
 }
 
+// The run may end before the next table is due.
+TEST_F(LiveTableTest, TheLastTableIsOfTheEnd) {
+  LiveTable table(out_, clock_, terminal_);
+  table.show(rows(2));
+  table.show(rows(3));
+  take();
+  table.finish();
+  EXPECT_EQ(take(), "\x1b[4A\r\x1b[J" + peer_table(rows(3), 80, 24));
+  table.finish();
+  EXPECT_EQ(take(), "") << "it stands there";
+}
+
 TEST_F(LiveTableTest, LinesStandAboveIt) {
   LiveTable table(out_, clock_, terminal_);
   table.print("before");

@@ -81,6 +81,24 @@ TEST_F(TwoSides, ADialThatFailsAloneIsALoss) {
   sides[0]->links->reach(1);
   silent.reset();
   cluster.run_until([&] { return !sides[0]->downs.empty(); }, "the dial has failed");
+  EXPECT_EQ(sides[0]->downs.front(), "cannot-dial");
+}
+
+TEST_F(TwoSides, WhoIsInNoRosterOfTheOtherHearsThatItIsShutOut) {
+  sides[0]->links->set_roster(shared(cluster.roster(1)));
+  sides[1]->links->set_roster(shared(cluster.roster(2, {1})));
+  sides[0]->links->reach(1);
+  cluster.run_until([&] { return !sides[0]->downs.empty(); }, "it is told");
+  EXPECT_EQ(sides[0]->downs.front(), "shut-out");
+}
+
+TEST_F(TwoSides, WhoIsLeftOutOfTheNextRosterHearsThatItIsShutOut) {
+  publish(1);
+  sides[0]->links->reach(1);
+  cluster.run_until([&] { return both_up(); }, "they are linked");
+  sides[1]->links->set_roster(shared(cluster.roster(2, {1})));
+  cluster.run_until([&] { return !sides[0]->downs.empty(); }, "it is told");
+  EXPECT_EQ(sides[0]->downs.front(), "shut-out");
 }
 
 class TwoSidesWithALimit : public TwoSides {

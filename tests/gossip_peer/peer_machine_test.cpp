@@ -22,7 +22,9 @@ using protocol::VectorTransfer;
 using starling::testing::MachineBench;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -365,6 +367,72 @@ TEST(PeerMachine, KeepsACheckpointNowAndThen) {
 
 // --- checkpoints --------------------------------------------------------------------------------
 
+peer::CheckpointKept not_kept(const peer::KeepCheckpoint& asked) {
+  return {asked.checkpoint, overloaded("disk-full", "no space left on device")};
+}
+
+TEST(PeerMachine, AFinishedRunIsKeptAgainUntilItSucceeds) {
+  MachineBench peer(testing::small_network_of_steps(1, "ring", 3));
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.hear_model(1, 0);
+  peer.hear_model(2, 0);
+  peer.compute();
+  ASSERT_TRUE(peer.machine.is_finished());
+  const auto asked = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(asked, SizeIs(1));
+  peer.feed(not_kept(asked[0]));
+  const auto problem = [&] { return peer.machine.report(peer.now, peer.wall).problem; };
+  EXPECT_THAT(problem(), HasSubstr("no space left on device; tried again every 30s"));
+  for (int failures = 1; failures < 3; ++failures) {
+    peer.clear();
+    peer.tick(29s);
+    EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), IsEmpty());
+    ASSERT_LE(peer.machine.next_deadline(), peer.now + 1s);
+    peer.tick(1s);
+    const auto again = peer.of<peer::KeepCheckpoint>();
+    ASSERT_THAT(again, SizeIs(1));
+    EXPECT_TRUE(again[0].model_too);
+    EXPECT_EQ(again[0].checkpoint, asked[0].checkpoint);
+    peer.feed(not_kept(again[0]));
+    EXPECT_FALSE(peer.said("not kept")) << "once is enough";
+  }
+  peer.clear();
+  peer.feed(peer::CheckpointKept{asked[0].checkpoint, {}});
+  EXPECT_EQ(problem(), "");
+  EXPECT_TRUE(peer.said("the checkpoint is kept now"));
+  peer.tick(10min);
+  EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), IsEmpty());
+}
+
+// Its session is over, so that nothing else remembers its model.
+TEST(PeerMachine, AStoppedRunThatIsNotKeptIsKeptAtTheClose) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.clear();
+  peer.give(peer.world.stopped_roster(2));
+  const auto asked = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(asked, SizeIs(1));
+  peer.feed(not_kept(asked[0]));
+  peer.clear();
+  peer.feed(peer::Close{});
+  const auto again = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_TRUE(again[0].model_too);
+}
+
+TEST(PeerMachine, AnAnswerForAnEarlierCheckpointChangesNothing) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.clear();
+  peer.give(peer.world.stopped_roster(2));
+  peer.feed(peer::CheckpointKept{std::make_shared<const Checkpoint>(),
+                                 overloaded("disk-full", "no space left on device")});
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
 NetOptions without_learning(const std::string& algorithm = "dpsgd") {
   NetOptions options = testing::small_network("ring", 3, algorithm);
   options.train.train.learning_rate = 0;
@@ -508,6 +576,38 @@ TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
 }
 
 // Members that were never heard may be starting, but not for longer than that takes.
+TEST(PeerMachine, ANeighbourThatCannotBeDialledIsNamedAfterAWhile) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  const auto problem = [&] { return peer.machine.report(peer.now, peer.wall).problem; };
+  const std::string line = "peer-2 cannot be dialled: 127.0.0.1:28392: there is no answer";
+  const peer::LinkDown down{1, not_connected("cannot-dial", line)};
+  peer.feed(down);
+  peer.tick(4s);
+  EXPECT_FALSE(peer.said(line)) << "it may be starting";
+  peer.feed(down);
+  peer.tick(1s);
+  EXPECT_TRUE(peer.said(line));
+  EXPECT_EQ(problem(), line);
+  peer.clear();
+  peer.feed(down);
+  peer.tick(1min);
+  EXPECT_FALSE(peer.said(line)) << "once is enough";
+  peer.feed(peer::LinkUp{1, peer.hello_of(0)});
+  EXPECT_THAT(problem(), Not(HasSubstr(line)));
+}
+
+TEST(PeerMachine, WhoIsShutOutSaysSoWhateverElseIsWrong) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  const std::string line = "peer-2 refuses this device: peer-1 is not in the roster";
+  peer.feed(peer::LinkDown{1, not_authorised("shut-out", line)});
+  peer.tick(2min);  // nobody was heard
+  EXPECT_TRUE(peer.said(line));
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, line);
+}
+
 TEST(PeerMachine, WaitsForAStartNoLongerThanItsPatience) {
   MachineBench peer;
   peer.give(peer.world.roster(1));

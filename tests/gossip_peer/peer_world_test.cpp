@@ -127,6 +127,29 @@ TEST(PeerWorlds, AStoppedPeerGoesOnFromItsCheckpoint) {
   world.run_until([&] { return world.all_finished(); }, 10min, "all have finished");
 }
 
+// A process that is killed after the end has nothing but its disk.
+TEST(PeerWorlds, AFullDiskAtTheEndLosesNothingOnceItHasRoom) {
+  PeerWorld world(testing::small_network_of_steps(4, "ring", 4), 1);
+  world.start_all();
+  world.publish(world.roster(1));
+  const auto keeps = [&] {
+    return world.peers[1]->disk.open("gossip/model.safetensors").has_value();
+  };
+  world.disturb_disk(1, [](const auto& path) {
+    return path.string().find(".safetensors") != std::string::npos
+               ? sim::SimulatedDisk::Fault::kFull
+               : sim::SimulatedDisk::Fault::kNone;
+  });
+  const auto problem = [&] { return world.peers[1]->shell().report().problem; };
+  world.run_until([&] { return world.all_finished() && !problem().empty(); }, 10min,
+                  "the run is over, and its model not kept");
+  world.run_for(5min);
+  EXPECT_FALSE(keeps());
+  EXPECT_THAT(problem(), ::testing::HasSubstr("the checkpoint is not kept"));
+  world.disturb_disk(1, {});
+  world.run_until([&] { return keeps() && problem().empty(); }, 10min, "it is kept");
+}
+
 // A loss ends an era of the state that neighbours share; messages of different eras are not mixed.
 TEST(PeerWorlds, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
   for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {

@@ -361,5 +361,17 @@ TEST(RunDirectory, IsReadAndGetsItsPage) {
   EXPECT_EQ(read_table(page, "numbers").size(), 5U);
 }
 
+// Only a damaged disk leaves it so: it was whole before the run began.
+TEST(RunDirectory, ADamagedRecordOfAnUnfinishedRunIsNamedWithWhatToDo) {
+  const starling::testing::TemporaryDirectory directory;
+  const auto record = directory.path() / kUnfinishedFile;
+  for (const std::string& text : {std::string(), testing::summary().substr(0, 40)}) {
+    ASSERT_TRUE(write_durably(record, as_bytes(text)));
+    EXPECT_EQ(read_run(directory.path()).error().message(),
+              record.string() + " is damaged: remove " + directory.path().string() +
+                  " to begin that run again, or name another directory");
+  }
+}
+
 }  // namespace
 }  // namespace starling::report
