@@ -58,23 +58,29 @@ struct SignFlags : NetFlags {
   std::vector<std::string> restored;
 };
 
+// Of "2026-11-20 09:10:11Z": a member that reports does so every second.
+std::string time_of_day(const std::string& time) {
+  const std::size_t blank = time.find(' ');
+  return blank == time.npos ? time : time.substr(blank + 1);
+}
+
 std::string describe(const json::value& network, const telemetry::Terminal& terminal) {
   std::string text =
       fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
                   cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
                   time_cell(network, "expires"));
-  TextTable table({"NAME", "ADDRESS", "CONNECTED", "STATE", "STEP", "LOSS", "HEARD", "REACHABLE",
-                   "SENT", "REPORTED"});
+  // Right-aligned cells are never broken; with an address of IPv4 it fits 80 columns.
+  TextTable table({"NAME", "ADDRESS", "LINK", "STATE", ">STEP", ">LOSS", ">HEARD", ">REACHED",
+                   ">SENT", ">REPORTED"});
   for (const json::value& member : network.at("members").get_array()) {
     const json::value& report = member.at("report");
-    const std::string heard =
-        report.is_object()
-            ? fmt::format("{} of {}", cell(report, "neighbours"), cell(report, "expected"))
-            : "-";
+    const std::string heard = report.is_object() ? fmt::format("{}/{}", cell(report, "neighbours"),
+                                                               cell(report, "expected"))
+                                                 : "-";
     table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
                cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
                cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
-               time_cell(report, "time")});
+               time_of_day(time_cell(report, "time"))});
   }
   text += table.text(terminal.line_max);
   const auto add_problem = [&](const std::string& who, const json::value& from) {
@@ -112,6 +118,13 @@ int start(NetFlags& flags, CommandContext& context) {
     Settings arguments = {{"run", flags.run_name()}};
     if (!flags.expires.empty()) arguments.emplace_back("expires", flags.expires);
     STARLING_ASSIGN(const json::value network, client.ask("gossip-start", arguments, *text));
+    const json::value* const replaced = network.as_object().if_contains("replaced");
+    if (replaced != nullptr && replaced->is_object()) {
+      context.err << fmt::format(
+          "note: takes the place of run {} (epoch {}), which was running: every device begins from "
+          "the initial model\n",
+          cell(*replaced, "run"), cell(*replaced, "epoch"));
+    }
     if (flags.common.format == config::OutputFormat::kJson) {
       context.out << json::serialize(network) << '\n';
     } else {

@@ -39,6 +39,14 @@ WallTime::duration in_milliseconds(Duration duration) {
   return std::chrono::duration_cast<WallTime::duration>(duration);
 }
 
+Error address_taken(const std::string& client, const std::string& address,
+                    const std::string& other) {
+  return rejected("address-taken",
+                  fmt::format("{} is the address of {}, and peers dial each other there: give {} "
+                              "another with 'token new {} --role peer --address HOST:PORT'",
+                              address, other, client, client));
+}
+
 }  // namespace
 
 GossipIssuer::GossipIssuer(const Parts& parts, std::string federation, Handlers handlers)
@@ -105,6 +113,33 @@ Result<std::vector<identity::RosterMember>> GossipIssuer::members() const {
                        .address = address_of[client.name]});
   }
   return members;
+}
+
+Result<void> GossipIssuer::check_addresses() const {
+  STARLING_ASSIGN(const auto listed, members());
+  std::map<std::string, std::string> client_at;
+  for (const identity::RosterMember& member : listed) {
+    if (member.address.empty()) continue;
+    const auto [other, fresh] = client_at.emplace(member.address, member.name);
+    if (!fresh) return address_taken(member.name, member.address, other->second);
+  }
+  return {};
+}
+
+Result<void> GossipIssuer::check_address(const std::string& client,
+                                         const std::string& address) const {
+  STARLING_ASSIGN(const auto listed, members());
+  for (const identity::RosterMember& member : listed) {
+    if (member.name == client || member.address != address) continue;
+    return address_taken(client, address, member.name);
+  }
+  STARLING_ASSIGN(const auto tokens, parts_.store.tokens(parts_.clock.wall_now()));
+  for (const store::Token& token : tokens) {
+    const bool is_open = token.state == store::TokenState::kOpen && token.client != client;
+    if (!is_open || std::ranges::find(token.addresses, address) == token.addresses.end()) continue;
+    return address_taken(client, address, token.client);
+  }
+  return {};
 }
 
 // Those of the present roster too: members take none that leaves one of them out.

@@ -59,6 +59,11 @@ class GossipIssuer {
   // one was: every device starts from the initial model. "no-members", what check_network and the
   // disk say.
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
+  // "address-taken" where two who would be members are to be dialled at one address.
+  [[nodiscard]] Result<void> check_addresses() const;
+  // The same of `client` with this address and all who are members or have an open token.
+  [[nodiscard]] Result<void> check_address(const std::string& client,
+                                           const std::string& address) const;
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();
   // Clients have joined or were revoked. A revocation takes effect at once. Newcomers wait until

@@ -89,9 +89,18 @@ Answer OperatorDesk::gossip_start(const OperatorCall& call) {
   STARLING_ASSIGN(const std::string name, call.get("run"));
   STARLING_ASSIGN(const Duration lifetime, parse_expires(call));
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(name, call.payload, "NET.toml"));
+  STARLING_TRY(parts_.gossip.check_addresses());
+  const bool replaces = parts_.gossip.roster() && state_of(parts_.gossip) == "running";
+  json::value replaced;
+  if (replaces) {
+    const identity::Roster& former = *parts_.gossip.roster();
+    replaced = json::object{{"run", former.run}, {"epoch", former.epoch}};
+  }
   STARLING_TRY(parts_.gossip.start(run, lifetime));
   parts_.log.info("{} started the gossip network {}", call.caller, name);
-  return answer_json(to_json(parts_.gossip));
+  json::object started = to_json(parts_.gossip);
+  started["replaced"] = std::move(replaced);
+  return answer_json(started);
 }
 
 Answer OperatorDesk::gossip_show(const OperatorCall&) {

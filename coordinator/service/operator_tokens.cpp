@@ -63,6 +63,9 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Role role, store::parse_role(call.find("role").value_or("device")));
   STARLING_ASSIGN(const Duration valid, parse_valid(call, parts_.settings.enrol.token_valid));
   STARLING_ASSIGN(const auto addresses, parse_addresses(call, role));
+  for (const std::string& address : addresses) {
+    STARLING_TRY(parts_.gossip.check_address(client, address));
+  }
   const auto names = parts_.settings.names();
   if (names.empty()) {
     return wrong_setting(

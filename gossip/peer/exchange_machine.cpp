@@ -181,7 +181,8 @@ TimePoint ExchangeMachine::give_up_at(Member member) const {
 Duration ExchangeMachine::longest_wait(const Neighbour& neighbour) const {
   const Duration left = neighbour.budget.left(kLongestWaits * options_.patience_max, waiting_);
   const Duration longest = std::min(left, options_.patience_max);
-  return longest >= options_.patience_min ? longest : Duration::zero();
+  const Duration least = std::min(options_.patience_min, options_.patience_max);
+  return longest >= least ? longest : Duration::zero();
 }
 
 // Also of who was given up: whatever it sends afterwards must not hold us up so again. Not in the

@@ -548,7 +548,7 @@ TEST_F(CommandsTest, EachRunOfAStudyIsThatOfTheSingleSimulation) {
       << err;
   EXPECT_THAT(err, HasSubstr("8 runs: strategy.name (2) x clients (2) x network.latency (1) x "
                              "seed (2)\n"));
-  EXPECT_THAT(out, HasSubstr("fedadam, 4 clients"));
+  EXPECT_THAT(out, HasSubstr("\nfedadam   4  "));
   ASSERT_EQ(simulate({"--strategy", "fedadam", "--clients", "4", "--network.latency", "1s",
                       "--seed", "3", "--threads", "1", "--out", alone.string()}),
             0)
@@ -857,7 +857,8 @@ TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
 
 TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
   federation.start_service();
-  for (const char* name : {"cam-1", "cam-2"}) federation.join(name, "peer", "127.0.0.1:7000");
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  federation.join("cam-2", "peer", "127.0.0.1:7001");
   const std::string net = write_job("[topology]\nspec = \"hypercube\"\n");
   EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0) << err;
   EXPECT_THAT(out, Not(HasSubstr("faces: ")));
@@ -865,6 +866,38 @@ TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
   EXPECT_EQ(ask({"gossip", "show"}), 0) << err;
   EXPECT_THAT(out, HasSubstr("\nfaces: waiting to be members: cam-3; "));
   EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
+}
+
+TEST_F(CommandsTest, ANetworkInPlaceOfARunningOneIsNoted) {
+  federation.start_service();
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  federation.join("cam-2");
+  const std::string net = write_job("[topology]\nspec = \"ring\"\n");
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0) << err;
+  EXPECT_EQ(err, "");
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "cars"}), 0) << err;
+  EXPECT_THAT(err, HasSubstr("note: takes the place of run faces (epoch 1), which was running"));
+  EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0);
+  EXPECT_EQ(err, "");
+}
+
+TEST_F(CommandsTest, TwoPeersWithOneAddressAreRefused) {
+  federation.start_service();
+  const std::vector<std::string> token = {"token", "new", "cam-2", "--role", "peer", "--address"};
+  const auto at = [&](const std::string& address) {
+    std::vector<std::string> words = token;
+    words.push_back(address);
+    return ask(words);
+  };
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  EXPECT_EQ(at("127.0.0.1:7000"), 1);
+  EXPECT_THAT(err, HasSubstr("127.0.0.1:7000 is the address of cam-1, and peers dial each other "
+                             "there: give cam-2 another"));
+  EXPECT_EQ(at("127.0.0.1:7001"), 0) << err;
+  EXPECT_EQ(at("127.0.0.1:7001"), 0) << "its own";
+  EXPECT_EQ(ask({"token", "new", "cam-3", "--role", "peer", "--address", "127.0.0.1:7001"}), 1);
+  EXPECT_THAT(err, HasSubstr("is the address of cam-2"));
 }
 
 TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {

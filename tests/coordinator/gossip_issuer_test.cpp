@@ -53,6 +53,20 @@ TEST_F(GossipIssuerTest, WhatCannotRunIsRefused) {
   EXPECT_EQ(issuer->roster(), nullptr);
 }
 
+// Tokens of before that was checked may give one address twice.
+TEST_F(GossipIssuerTest, TwoMembersWithOneAddressAreNamed) {
+  join("cam-1", store::Role::kPeer, {"10.0.0.1:7000"});
+  join("cam-2", store::Role::kDevice);
+  join("cam-3", store::Role::kDevice);
+  EXPECT_TRUE(issuer->check_addresses()) << "who has none shares none";
+  join("cam-4", store::Role::kPeer, {"10.0.0.1:7000"});
+  const auto checked = issuer->check_addresses();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message(), HasSubstr("10.0.0.1:7000 is the address of cam-1"));
+  revoke("cam-1");
+  EXPECT_TRUE(issuer->check_addresses());
+}
+
 TEST_F(GossipIssuerTest, WhoComesOrGoesBeginsAnEpoch) {
   join("cam-1", store::Role::kPeer);
   join("cam-2", store::Role::kPeer);

@@ -127,7 +127,7 @@ TEST_F(ReportCommand, SkipsWhatElseStandsBesideTheRuns) {
   const std::string nothing = (directory_.path() / "study" / "c").string();
   const Answer mistyped = report({a, nothing, "--out", page});
   EXPECT_EQ(mistyped.code, 1);
-  EXPECT_THAT(mistyped.err, HasSubstr("there is no " + nothing));
+  EXPECT_THAT(mistyped.err, HasSubstr("there is no directory " + nothing));
   EXPECT_EQ(report({a, directory_.path().string() + "/study/curves/", "--out", page}).code, 0);
 }
 
