@@ -449,6 +449,13 @@ Result<Bytes> encode(const Message& message, FrameType type) {
       return encode_fitting(clean, type);
     }
   }
+  if constexpr (requires { message.problem; }) {
+    if (message.problem.size() > kSentenceBytesMax || !is_utf8(message.problem)) {
+      Message clean = message;
+      clean.problem = clean_sentence(message.problem, kSentenceBytesMax);
+      return encode_fitting(clean, type);
+    }
+  }
   return encode_fitting(message, type);
 }
 

@@ -513,7 +513,11 @@ void PeerMachine::keep_latest(bool model_too) {
   keep({latest_, session_->run().layout(), model_too});
 }
 
+// The model of a run that is over is owed until it is written.
 void PeerMachine::keep(peer::KeepCheckpoint what) {
+  if (keeping_ && keeping_->what.checkpoint->run == what.checkpoint->run) {
+    what.model_too |= keeping_->what.model_too;
+  }
   act(what);
   keeping_ = Keeping{.what = std::move(what)};
 }
@@ -585,16 +589,14 @@ void PeerMachine::say_unreached() {
   }
 }
 
-// Who is shut out hears nobody, and need not be told that.
+// Who is shut out and hears nobody need not be told that. One member's word hides nothing else.
 std::string PeerMachine::problem() const {
   std::string problem = problem_;
+  const bool hears_nobody = session_ && session_->training().progress().heard == 0;
   for (const auto& [member, neighbour] : unreached_) {
     if (!neighbour.said) continue;
-    if (neighbour.why.code() == "shut-out") {
-      problem = neighbour.why.message();
-      break;
-    }
-    if (problem.empty()) problem = neighbour.why.message();
+    const bool is_cause = neighbour.why.code() == "shut-out" && hears_nobody;
+    if (is_cause || problem.empty()) problem = neighbour.why.message();
   }
   if (disk_problem_.empty()) return problem;
   return problem.empty() ? disk_problem_ : problem + "; " + disk_problem_;

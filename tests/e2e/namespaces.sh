@@ -183,7 +183,7 @@ took() {  # INDEX NAMESPACE LEAST MOST
 }
 hub_shows_both() {
   coordinator gossip show >show.log
-  [ "$(grep -c "yes.* finished *$steps .*1 of 1" show.log)" -eq 2 ]
+  [ "$(grep -c "yes.* finished *$steps .*1/1" show.log)" -eq 2 ]
 }
 can_dial() {  # NAMESPACE ADDRESS
   within "$1" timeout 1 bash -c "</dev/tcp/${2/://}" 2>/dev/null

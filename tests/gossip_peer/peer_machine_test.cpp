@@ -371,6 +371,23 @@ peer::CheckpointKept not_kept(const peer::KeepCheckpoint& asked) {
   return {asked.checkpoint, overloaded("disk-full", "no space left on device")};
 }
 
+// Until then, whatever else is kept: the roster expires, and there is room again.
+TEST(PeerMachine, AFinishedRunsModelIsOwedUntilItIsWritten) {
+  MachineBench peer(testing::small_network_of_steps(1, "ring", 3));
+  peer.give(peer.world.roster(1, {}, 10s));
+  peer.compute();
+  peer.hear_model(1, 0);
+  peer.hear_model(2, 0);
+  peer.compute();
+  const auto asked = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(asked, SizeIs(1));
+  peer.feed(not_kept(asked[0]));
+  peer.clear();
+  peer.tick(40s);
+  for (const auto& kept : peer.of<peer::KeepCheckpoint>()) EXPECT_TRUE(kept.model_too);
+  EXPECT_FALSE(peer.of<peer::KeepCheckpoint>().empty());
+}
+
 TEST(PeerMachine, AFinishedRunIsKeptAgainUntilItSucceeds) {
   MachineBench peer(testing::small_network_of_steps(1, "ring", 3));
   peer.give(peer.world.roster(1));

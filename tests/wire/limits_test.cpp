@@ -281,6 +281,11 @@ TEST(Limits, SentencesAreCutAndCleanedToTravel) {
   const Bytes second = *encode_header(protocol::TaskFailed{TaskId(1), "c", "a\xFFz"});
   const auto failed = decode_header(static_cast<std::uint16_t>(FrameType::kTaskFailed), second);
   EXPECT_EQ(std::get<protocol::TaskFailed>(*failed).message, "a\xEF\xBF\xBDz");
+  // What others said may stand in a report.
+  const Bytes third = *encode_header(protocol::PeerReport{.problem = std::string(5000, 'x')});
+  const auto report = decode_header(static_cast<std::uint16_t>(FrameType::kPeerReport), third);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(std::get<protocol::PeerReport>(*report).problem.size(), kSentenceBytesMax);
 }
 
 TEST(Limits, NamesThatAreNotUtf8AreRefused) {
