@@ -24,7 +24,7 @@ fs::path plain_path(const fs::path& directory, Split split, const std::string& r
 
 // The one of the two files that is there; empty: neither.
 fs::path find_idx(const fs::path& directory, Split split, const std::string& rest) {
-  const fs::path plain = plain_path(directory, split, rest);
+  fs::path plain = plain_path(directory, split, rest);
   std::error_code code;
   if (fs::exists(plain, code)) return plain;
   fs::path compressed = plain;

@@ -29,7 +29,7 @@ std::vector<ReadBy> readers_of_network(const NetOptions& options) {
   std::vector<ReadBy> rules = config::readers_in_training("train.step-every");
   rules.push_back({"evaluate.dataset", {"auto"}, {"evaluate.hold-out"}});
   if (!is_built_in(options.algorithm)) return rules;
-  const std::string_view kOwner = "algorithm.name";
+  constexpr std::string_view kOwner = "algorithm.name";
   rules.push_back({kOwner, {"dpsgd", "choco"}, {"algorithm.order"}});
   rules.push_back({kOwner, {"qg-dsgdm"}, {"algorithm.momentum"}});
   rules.push_back({kOwner, {"choco"}, {"algorithm.compressor", "algorithm.consensus-step"}});
