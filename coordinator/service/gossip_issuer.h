@@ -61,7 +61,7 @@ class GossipIssuer {
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
   // "address-taken" where two who would be members are to be dialled at one address.
   [[nodiscard]] Result<void> check_addresses() const;
-  // The same of `client` with this address and all who are members or have an open token.
+  // "address-taken" where a member or an open token of another client has this address.
   [[nodiscard]] Result<void> check_address(const std::string& client,
                                            const std::string& address) const;
   // Tells the members to end. "not-running"

@@ -35,10 +35,8 @@ void LossySgp<T>::push(const Links& links) {
   messages_.clear();
   double left = 1;  // of the mass before the first push
   for (const topologies::Weight& receiver : links.receivers) {
-    const bool only_takes = links.is_sender(receiver.node) && ledger_.is_drained_by(receiver.node);
-    if (only_takes) drained_by_ = receiver.node;
     const bool is_there = !std::ranges::binary_search(links.absent, receiver.node);
-    const double share = is_there && !only_takes ? receiver.weight : 0;
+    const double share = is_there ? ledger_.share(links, receiver) : 0;
     messages_.push_back({.packed = ledger_.push(receiver.node, share / left)});
     left -= share;
   }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 
 #include "gossip/algorithms/mass_ledger.h"
 #include "gossip/algorithms/mixer.h"
@@ -43,7 +42,7 @@ class LossySgp final : public Algorithm<T> {
 
   bool counts_on_edges() const override { return true; }
   void forget(Node other) override { ledger_.forget(other); }
-  std::optional<Node> drained_by() override { return std::exchange(drained_by_, std::nullopt); }
+  std::optional<Node> drained_by() override { return ledger_.take_drained_by(); }
 
   const MassLedger& ledger() const { return ledger_; }
 
@@ -54,7 +53,6 @@ class LossySgp final : public Algorithm<T> {
   Vector<T> z_;
   Vector<T> update_;                  // of the last local steps
   std::vector<Message<T>> messages_;  // by receiver
-  std::optional<Node> drained_by_;
 };
 
 }  // namespace starling::gossip

@@ -57,6 +57,12 @@ bool MassLedger::is_drained_by(Node other) const {
   return weight() < kLittleWeight && taken(other) > kTakenMost;
 }
 
+double MassLedger::share(const Links& links, const topologies::Weight& receiver) {
+  if (!links.is_sender(receiver.node) || !is_drained_by(receiver.node)) return receiver.weight;
+  drained_by_ = receiver.node;
+  return 0;
+}
+
 std::span<const std::byte> MassLedger::push(Node to, double fraction) {
   Totals& total = pushed_[to];
   total.resize(mass_.size());

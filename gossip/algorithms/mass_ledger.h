@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/linalg/huge_pages.h"
@@ -60,9 +62,14 @@ class MassLedger {
   template <class T>
   void add(std::span<const T> update, double factor);
   // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
-  // back. Where it could, having an edge to here, it gets no more: a node that only takes would
-  // have all weight of its neighbours, who then could not mix with each other either.
+  // back.
   bool is_drained_by(Node other) const;
+  // The part of the mass that this receiver gets: its weight, or nothing where it has drained this
+  // node and could give back, having an edge to here. A node that only takes would have all weight
+  // of its neighbours, who then could not mix with each other either.
+  double share(const Links& links, const topologies::Weight& receiver);
+  // Who got nothing for that since this was asked last.
+  std::optional<Node> take_drained_by() { return std::exchange(drained_by_, std::nullopt); }
   // Pushes `fraction` of the mass onto the edge, nothing below kLeastWeight. Returns the edge's
   // total, valid and unchanged until the next push there.
   std::span<const std::byte> push(Node to, double fraction);
@@ -108,6 +115,7 @@ class MassLedger {
   std::unordered_map<Node, Totals> pulled_;
   std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last push
   std::unordered_map<Node, double> taken_;     // weight, before the edge was forgotten last
+  std::optional<Node> drained_by_;
   bool overflowed_ = false;
 };
 

@@ -54,9 +54,7 @@ std::vector<AsyncSend<T>> PushSum<T>::push_totals(const Links& links) {
   std::vector<AsyncSend<T>> sends;
   double left = 1;  // of the mass before the first push
   for (const topologies::Weight& receiver : links.receivers) {
-    const bool only_takes = links.is_sender(receiver.node) && ledger_->is_drained_by(receiver.node);
-    if (only_takes) drained_by_ = receiver.node;
-    const double share = only_takes ? 0 : receiver.weight;
+    const double share = ledger_->share(links, receiver);
     const auto total = ledger_->push(receiver.node, share / left);
     left -= share;
     auto message = std::make_shared<AsyncMessage<T>>();

@@ -7,7 +7,6 @@
 
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 #include "gossip/algorithms/async_algorithm.h"
 #include "gossip/algorithms/mass_ledger.h"
@@ -42,7 +41,9 @@ class PushSum final : public AsyncAlgorithm<T> {
 
   bool counts_on_edges() const override { return ledger_.has_value(); }
   void forget(Node other) override;
-  std::optional<Node> drained_by() override { return std::exchange(drained_by_, std::nullopt); }
+  std::optional<Node> drained_by() override {
+    return ledger_ ? ledger_->take_drained_by() : std::nullopt;
+  }
 
   double weight() const override { return ledger_ ? ledger_->weight() : weight_; }
   const std::optional<MassLedger>& ledger() const { return ledger_; }
@@ -54,10 +55,9 @@ class PushSum final : public AsyncAlgorithm<T> {
 
   Node members_;
   Vector<T> z_;
-  double weight_ = 1;                      // without a ledger
-  std::unordered_map<Node, double> came_;  // the same: weight, since the last push here
-  std::optional<MassLedger> ledger_;       // holds (x, w) where messages are lost
-  std::optional<Node> drained_by_;
+  double weight_ = 1;                               // without a ledger
+  std::unordered_map<Node, double> came_;           // the same: weight, since the last push here
+  std::optional<MassLedger> ledger_;                // holds (x, w) where messages are lost
   std::uint64_t number_ = 0;                        // of the last push
   std::unordered_map<Node, std::uint64_t> newest_;  // number of the newest total that came
 };

@@ -51,7 +51,7 @@ class AheadClaims {
  private:
   struct Claim {
     Further further;
-    std::optional<TimePoint> answered_at = {};  // by the others, who were asked about it
+    std::optional<TimePoint> answered_at = {};  // the others were asked, with time until then
 
     bool is_answered(TimePoint now) const { return answered_at && now >= *answered_at; }
   };

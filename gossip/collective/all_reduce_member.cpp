@@ -261,8 +261,8 @@ bool AllReduceMachine::waits_for_list() const {
 // heartbeats do not count: it may wait for silent members itself.
 TimePoint AllReduceMachine::probe_deadline() const {
   const Current& c = *current_;
-  // As long as for a piece: answers wait behind pieces on a slow link. In the first exchange nobody
-  // knows how long that is.
+  // An answer may take as long as a piece, since it waits behind pieces on a slow link. In the
+  // first exchange nobody knows yet how long that is.
   Duration wait = stretched(piece_wait());
   if (!last_) wait = std::max(wait, options_.stragglers.initial);
   const Duration half = wait / 2;
@@ -283,7 +283,7 @@ void AllReduceMachine::probe_others() {
   }
 }
 
-// Who was never met may still be starting.
+// Members that were never met are left out: they may be starting.
 void AllReduceMachine::find_silent() {
   Current& c = *current_;
   const TimePoint asked_at = *std::exchange(c.probed_at, std::nullopt);

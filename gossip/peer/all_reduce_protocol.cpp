@@ -227,8 +227,8 @@ void AllReduceProtocol::mixed() {
   at_ = next_;
   host_.advanced();  // while the model may be read
   // Who cannot know what the others do must not run through the exchanges, which take the least
-  // time where nobody is waited for.
-  // Where more than half take part, nobody else can, whatever they forgot.
+  // time where nobody is waited for. If more than half of the members take part, the others are no
+  // majority, whatever these members have forgotten.
   const bool are_most = 2 * (heard_ + 1) > names_.size();
   const bool apart = in_groups() ? is_minority() || heard_ == 0 : is_minority() && !are_most;
   if (apart) resume_ = began_ + machine_->pace().value_or(Quorum::assumed_pace(work_));
@@ -426,7 +426,7 @@ void AllReduceProtocol::link_lost(Member member) {
 }
 
 void AllReduceProtocol::reach(Member member, bool reachable) {
-  // Who is suspected, or not any more, was not heard by that.
+  // Word of a suspicion, or of its end, changes nothing here: nobody was heard by it.
   const bool changed =
       reachable ? unreachable_.erase(member) > 0 : unreachable_.insert(member).second;
   if (!changed) return;

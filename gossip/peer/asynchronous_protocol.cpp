@@ -29,7 +29,8 @@ constexpr std::size_t kAsyncDonorsMax = 4;
 constexpr int kRequestsMax = 16;
 // The most of a weight of 1 that may be on its way, of all receivers together.
 constexpr double kUnderWayMost = 15.0 / 16;
-// Who is done waits so many of its own local phases for one of somebody else.
+// A finished peer goes on mixing for so many times its own local phase after the last phase that it
+// heard of.
 constexpr int kPhasesWaited = 16;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
@@ -226,11 +227,11 @@ bool AsynchronousProtocol::somebody_trains() const {
   });
 }
 
-// Along the edges of now, a real peer's now being its own phases, to those who are there: what the
-// others would get stays here. So does what would make kUnderWayMost of a weight on its way to one
-// of d receivers, by which the others could find themselves without any when it was cut off,
-// however long it takes to find out and however short phases are. Nor does any travel between a
-// minority and a quorum, whose model will replace it: a minority only asks whether there is one.
+// Along this phase's edges, to the neighbours that are there; what the others would get stays here.
+// Each of d receivers has at most kUnderWayMost / d of a weight on its way: one that is cut off
+// takes no more along, however long it takes to find that out and however short phases are. No mass
+// travels between a minority and a quorum, whose model will replace the minority's: a minority only
+// asks whether there is a quorum.
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
   const bool is_minority = support().minority;
@@ -375,8 +376,8 @@ void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
     // may hear nothing from us but answers, and must learn that a quorum went on without it.
     if (!is_reply) confirm(from, 0);
   } else if (pair.number > 0 && !is_confirmation(pair)) {
-    if (is_over() || state_ == State::kCopying)
-      return;  // it keeps what it has until we introduce ourselves
+    // Unconfirmed, it keeps what it has: while a model is copied, until we introduce ourselves.
+    if (is_over() || state_ == State::kCopying) return;
     if (!behind()) receive(from, pair, whole.data);
     if (algorithm_->counts_on_edges()) confirm(from, pair.number);
   }

@@ -185,22 +185,14 @@ Duration ExchangeMachine::longest_wait(const Neighbour& neighbour) const {
   return longest >= least ? longest : Duration::zero();
 }
 
-// Also of who was given up: whatever it sends afterwards must not hold us up so again. Not in the
-// first exchange, in which members start.
-void ExchangeMachine::note_ended_waits() {
+// Also the wait for a neighbour that was given up: whatever it sends afterwards must not hold us up
+// so again. Not in the first exchange, in which members start.
+void ExchangeMachine::end_wait(Neighbour& neighbour) {
+  if (exchange_ == first_ || neighbour.wait_over == exchange_) return;
+  neighbour.wait_over = exchange_;
   const Duration wait = now_ - waiting_;
   const Duration usual = std::max(kUsualWait, kUnusualFactor * quorum_.pace(work_));
-  if (exchange_ == first_) return;
-  for (const topologies::Weight& sender : matrix_->senders(self_)) {
-    Neighbour& neighbour = neighbours_[sender.node];
-    if (awaits(sender.node)) {
-      neighbour.wait_over.reset();
-      continue;
-    }
-    if (neighbour.wait_over == exchange_) continue;
-    if (wait > usual) neighbour.budget.spend(std::min(wait, longest_wait(neighbour)), now_);
-    neighbour.wait_over = exchange_;
-  }
+  if (wait > usual) neighbour.budget.spend(std::min(wait, longest_wait(neighbour)), now_);
 }
 
 // None: there is nothing to ask, or nobody.
@@ -256,8 +248,17 @@ bool ExchangeMachine::awaits_anybody() const {
 
 void ExchangeMachine::mix_if_complete() {
   if (state_ != State::kWaiting) return;
-  note_ended_waits();
-  if (!awaits_anybody()) mix();
+  bool is_complete = true;
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    Neighbour& neighbour = neighbours_[sender.node];
+    if (awaits(sender.node)) {
+      is_complete = false;
+      neighbour.wait_over.reset();
+    } else {
+      end_wait(neighbour);
+    }
+  }
+  if (is_complete) mix();
 }
 
 void ExchangeMachine::handle(const Tick&) {

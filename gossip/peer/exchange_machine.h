@@ -268,7 +268,7 @@ class ExchangeMachine {
   Duration longest_wait(const Neighbour& neighbour) const;
   std::optional<TimePoint> ask_at(exchange::Member member) const;
   void ask_and_give_up();
-  void note_ended_waits();
+  void end_wait(Neighbour& neighbour);
   void mix_if_complete();
   void say_who_is_slow(exchange::Member last);
   void mix();

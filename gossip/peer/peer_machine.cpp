@@ -572,10 +572,13 @@ void PeerMachine::handle(peer::LinkDown& down) {
   up_.erase(down.member);
   assemblers_.erase(down.member);
   if (!hears_others()) return;
+  const auto is_neighbour = [&] {
+    const auto neighbours = session_->training().neighbours();
+    return std::ranges::find(neighbours, down.member) != neighbours.end();
+  };
   const bool unreached =
       down.why && (down.why->code() == "cannot-dial" || down.why->code() == "shut-out");
-  const auto neighbours = session_->training().neighbours();
-  if (unreached && std::ranges::find(neighbours, down.member) != neighbours.end()) {
+  if (unreached && is_neighbour()) {
     unreached_.try_emplace(down.member, Unreached{now_, *down.why}).first->second.why = *down.why;
   }
   session_->link_lost(down.member, now_);
