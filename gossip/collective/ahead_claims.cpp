@@ -8,12 +8,6 @@ namespace starling::collective {
 using protocol::Member;
 using protocol::Progress;
 
-namespace {
-
-constexpr unsigned kDoubtDoublingsMax = 6;
-
-}  // namespace
-
 // Of one that it made before the others know, also where exchanges end sooner than they answer.
 void AheadClaims::hear(Member from, Further further) {
   const auto answered_at = claims_[from] ? claims_[from]->answered_at : std::nullopt;
@@ -28,15 +22,14 @@ void AheadClaims::begin(Progress at) {
 }
 
 void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
-  Record& record = records_[teller];
-  record.doubted_until =
-      now + wait * (1U << std::min(record.came_to_nothing++, kDoubtDoublingsMax));
   claims_[teller].reset();
   ignored_until_ = now + wait;
 }
 
 // As far as the i furthest say, they are i witnesses.
-std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, TimePoint now) const {
+std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others,
+                                                          const std::set<Member>& doubted,
+                                                          TimePoint now) const {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
   for (const auto& claim : claims_) {
@@ -47,7 +40,7 @@ std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, Ti
   std::size_t trusted = 0;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const bool are_most = 2 * (i + 1) > claims_.size();
-    const bool is_witness = now >= records_[claims[i]->further.teller].doubted_until;
+    const bool is_witness = !doubted.contains(claims[i]->further.teller);
     if (is_witness) ++trusted;
     const bool is_confirmed = is_witness && is_believed(*claims[i], trusted, others, now);
     if (are_most || is_confirmed) return claims[i]->further;

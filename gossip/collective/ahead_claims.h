@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -21,21 +22,20 @@ class AheadClaims {
     protocol::Member teller = 0;
   };
 
-  AheadClaims(std::size_t members, protocol::Exchange first)
-      : claims_(members), records_(members), pace_(first) {}
+  AheadClaims(std::size_t members, protocol::Exchange first) : claims_(members), pace_(first) {}
 
   void hear(protocol::Member from, Further further);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
-  // A claim was believed, and a model came, or none. A member whose claim came to nothing is
-  // believed only as one of more than half for `wait`, and for twice as long each time, up to 64
-  // times. Until the exchange ends no member at all is believed for `wait`.
-  void came_true(protocol::Member teller) { records_[teller] = {}; }
+  // A claim was believed, and no model came. Until the exchange ends no member is believed for
+  // `wait`.
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
-  // The furthest that can be believed; `others`: members that can be heard at all.
-  std::optional<Further> believed(std::size_t others, TimePoint now) const;
+  // The furthest that can be believed; `others`: members that can be heard at all; `doubted`:
+  // believed only as one of more than half of the members.
+  std::optional<Further> believed(std::size_t others, const std::set<protocol::Member>& doubted,
+                                  TimePoint now) const;
   // Whether to ask the members without a claim where they are, since no claim can be believed yet.
   // They have `wait` to answer. True once for a claim, and not before the others have answered
   // about another one.
@@ -55,16 +55,11 @@ class AheadClaims {
 
     bool is_answered(TimePoint now) const { return answered_at && now >= *answered_at; }
   };
-  struct Record {
-    unsigned came_to_nothing = 0;
-    TimePoint doubted_until{};
-  };
   bool is_believed(const Claim& claim, std::size_t witnesses, std::size_t others,
                    TimePoint now) const;
 
   std::vector<std::optional<Claim>> claims_;  // by member
-  std::vector<Record> records_;
-  TimePoint answered_at_{};  // all questions are
+  TimePoint answered_at_{};                   // all questions are
   std::optional<TimePoint> looks_at_;
   TimePoint ignored_until_{};  // all claims
   ExchangePace pace_;

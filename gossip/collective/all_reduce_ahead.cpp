@@ -40,7 +40,11 @@ void AllReduceMachine::look_ahead() {
 // To the furthest exchange that can be believed. The word of one member moves us only as far as the
 // pace of our own exchanges explains.
 bool AllReduceMachine::catch_up() {
-  auto further = claims_.believed(liveness_.heard_others(), now_);
+  std::set<Member> doubted;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (claims_.has(m) && records_->is_doubted(names_[m], now_)) doubted.insert(m);
+  }
+  auto further = claims_.believed(liveness_.heard_others(), doubted, now_);
   if (!further || further->next <= current_->at) return false;
   if (!std::exchange(is_left_out_, true)) {
     const auto name = [this](Member m) { return names_[m]; };
@@ -80,11 +84,12 @@ bool AllReduceMachine::resume(Begin& begin) {
   auto given_up = std::exchange(given_up_, std::nullopt);
   if (!given_up) return false;
   if (given_up->current.at != begin.at) {
-    claims_.came_true(given_up->teller);
+    records_->came_true(names_[given_up->teller]);
     return false;
   }
   // So that no model is asked for again at once.
   claims_.came_to_nothing(given_up->teller, now_, options_.answer);
+  records_->came_to_nothing(names_[given_up->teller], now_, options_.answer);
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);
   current_->waits_since = now_;
@@ -96,7 +101,7 @@ bool AllReduceMachine::resume(Begin& begin) {
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
 void AllReduceMachine::handle(Copied&) {
-  if (given_up_) claims_.came_true(given_up_->teller);
+  if (given_up_) records_->came_true(names_[given_up_->teller]);
   given_up_.reset();
 }
 

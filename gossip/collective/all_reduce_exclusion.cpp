@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a gatherer leaves out of an exchange, because it holds another mean than it should, or none.
+// Whom a gatherer leaves out of an exchange: who holds another mean than it should, or none, or has
+// held up others for too long.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,12 @@
 #include "gossip/collective/all_reduce_machine.h"
 
 namespace starling::collective {
+
+namespace {
+
+constexpr int kChargedWaits = 4;  // for pieces, at most, each time
+
+}  // namespace
 
 // Who was in one reduction and says that it holds another mean: a liar, or one that a liar's pieces
 // reached. Nothing of this attempt is committed; in the next one a mean that is held stands, and is
@@ -25,7 +32,7 @@ void AllReduceMachine::settle_difference() {
   for (const auto& [sha256, members] : list.done) {
     if (sha256 != agreed) others.insert(others.end(), members.begin(), members.end());
   }
-  if (differs_.is_due(now_)) {
+  if (records_->is_line_due("another mean", now_)) {
     say(LogLevel::kWarning,
         fmt::format(
             "exchange {}, attempt {}: {} ended with another mean than the others: one member "
@@ -63,13 +70,73 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 void AllReduceMachine::exclude(Member member, std::string_view why) {
   if (member == self_ || !listed_.excluded.insert(member).second) return;
   gather_->registered.remove(member);
-  if (!excludes_[member].is_due(now_)) return;
+  if (!records_->is_line_due("left out: " + names_[member], now_)) return;
   say(LogLevel::kWarning,
       fmt::format("exchange {}: {} {}: it is left out", gather_->at.exchange, names_[member], why));
 }
 
 bool AllReduceMachine::is_excluded(Progress at, Member member) const {
+  if (barred_.at == at && is_barred(member)) return true;
   return listed_.at == at && listed_.excluded.contains(member);
+}
+
+// --- who has held up others for too long ---------------------------------------------------------
+
+// As long as a majority is left without them.
+void AllReduceMachine::bar(Progress at) {
+  barred_ = {.at = at};
+  const std::set<std::string> over = records_->over_budget(names_[self_], now_);
+  if (over.empty()) return;
+  std::size_t left = 0;
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (over.contains(names_[m])) {
+      barred_.members.insert(m);
+    } else if (!liveness_.is_lost(m, now_)) {
+      ++left;
+    }
+  }
+  if (!is_quorum(left)) return barred_.members.clear();
+  for (const Member m : barred_.members) {
+    if (!records_->is_line_due("barred: " + names_[m], now_)) continue;
+    say(LogLevel::kWarning,
+        fmt::format("exchange {}: {} has held up the others again and again: it takes the means of "
+                    "the others, and is seldom waited for",
+                    at.exchange, names_[m]));
+  }
+}
+
+// For what the exchange has waited until now, before it goes on.
+void AllReduceMachine::charge_waits() {
+  const Gather& gather = *gather_;
+  const auto overdue = std::exchange(listed_.overdue, {});
+  if (lists_of(gather.at) > 0) {
+    if (const auto cause = gather.registered.find_cause()) {
+      charge(cause->first, cause->second.member, listed_.sent_at);
+    } else {
+      for (const Member m : overdue) charge(self_, m, listed_.sent_at);
+    }
+  }
+  // At the start links may be missing yet.
+  const bool has_started = last_ || options_.any_mean;
+  if (!has_started || !gather.most_at || is_complete()) return;
+  for (const Member m : expected_) {
+    const bool is_here = gather.registered.contains(m) || is_excluded(gather.at, m);
+    if (!is_here && !liveness_.is_lost(m, now_)) charge(self_, m, *gather.most_at);
+  }
+}
+
+void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
+  if (of >= names_.size() || by == of) return;
+  // No longer, where this process itself was stopped.
+  records_->waited(names_[by], names_[of], std::min(now_ - since, kChargedWaits * piece_wait()),
+                   now_);
+}
+
+// Which of the two it is rather that one waits for the other: `first` says so.
+Member AllReduceMachine::cause_of(const std::pair<Member, Member>& wait) const {
+  const auto [by, of] = wait;
+  if (by == self_ || of == self_) return by == self_ ? of : by;
+  return records_->owed(names_[by], now_) > records_->owed(names_[of], now_) ? by : of;
 }
 
 }  // namespace starling::collective

@@ -38,6 +38,7 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
     return hear_of_later(from, at);
   }
   if (!is_for_us) return;
+  if (barred_.at != at) bar(at);
   if (!note.members.empty() && !are_members(note.members)) return;
   const bool is_named = !note.members.empty() && note.sha256;
   if (note.held > note.attempt || (note.held != 0 && !is_named)) return;  // cannot be
@@ -114,6 +115,7 @@ void AllReduceMachine::drop_gather(Attempt instead) {
 void AllReduceMachine::ask_all() {
   gather_->asked_at = now_;
   gather_->late.clear();
+  bar(gather_->at);
   const bool is_enough = ++gather_->asked > kAsksMax;
   for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || gather_->registered.contains(m)) continue;
@@ -236,6 +238,7 @@ void AllReduceMachine::decide() {
   const Gather& gather = *gather_;
   const Registrations& registered = gather.registered;
   if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
+  charge_waits();
   if (const Mean* const standing = registered.standing()) {
     const Members held_by = registered.holders(standing->sha256);
     if (exclude_silent_holders(held_by)) return close();
@@ -259,7 +262,8 @@ void AllReduceMachine::decide() {
   const auto cause = registered.find_cause();
   if (cause && registered.contains(cause->second.member)) {
     list.apart = {cause->first, cause->second.member};
-    if (kept_apart_[*list.apart].is_due(now_)) {
+    const auto& [by, of] = *list.apart;
+    if (records_->is_line_due("apart: " + names_[by] + ", " + names_[of], now_)) {
       say(LogLevel::kWarning,
           fmt::format("exchange {}: {} waited in vain for {}, and they are kept apart",
                       gather.at.exchange, names_[cause->first], names_[cause->second.member]));
@@ -271,6 +275,8 @@ void AllReduceMachine::decide() {
       return m != self_ && (m == list.apart->first || m == list.apart->second);
     });
     if (list.to.empty()) list.to = registered.members();
+  } else if (list.apart) {
+    std::erase(list.to, cause_of(*list.apart));
   }
   list.to = registered.reducible(std::move(list.to), liveness_.lost(now_), list.apart);
   list.mean.members = list.to;
@@ -281,6 +287,7 @@ void AllReduceMachine::decide() {
 void AllReduceMachine::count_list() {
   if (lists_of(gather_->at) == 0) listed_ = Lists{.at = gather_->at};
   listed_.attempt = gather_->attempt;
+  listed_.sent_at = now_;
   ++listed_.count;
 }
 
@@ -360,12 +367,13 @@ void AllReduceMachine::tick_gather() {
       const bool waits = !gather.list || !std::ranges::binary_search(gather.list->to, member);
       if (member != self_ && waits) send(member, make_note(Kind::kWait, gather.at, 0));
     }
-    if (listed_.at == gather.at) {
-      for (const Member m : listed_.excluded) send(m, make_note(Kind::kWait, gather.at, 0));
+    for (Member m = 0; m < names_.size(); ++m) {
+      if (is_excluded(gather.at, m)) send(m, make_note(Kind::kWait, gather.at, 0));
     }
   }
   if (!gather.list || now_ < run_ends_at()) return;
   const SentList& list = *gather.list;
+  if (list.awaited.size() < list.to.size()) listed_.overdue = list.awaited;
   if (list.mean.attempt != 0 && lists_of(gather.at) >= kListsMax) {
     for (const Member m : list.holders) {  // there is nothing that they have to wait for
       if (list.awaited.contains(m)) exclude(m, "holds a mean, as it says, but does not go on");

@@ -83,6 +83,7 @@ void AllReduceMachine::handle(Begin& begin) {
                        .waits_since = now_};
   }
   next_ = {begin.at.backed, begin.at.exchange + 1};
+  if (barred_.at != begin.at) bar(begin.at);
   if (gather_ && gather_->at != begin.at) gather_.reset();
   look_ahead();
   if (!current_) return;
@@ -103,13 +104,13 @@ void AllReduceMachine::handle(Begin& begin) {
   }
   const auto asked_for = std::exchange(asked_for_, {});
   if (asked_for && asked_for->first == begin.at && !was_listed(begin.at, asked_for->second) &&
-      (!gather_ || gather_->attempt < asked_for->second)) {
+      (!gather_ || gather_->attempt < asked_for->second) && !is_barred(owner(asked_for->second))) {
     return take_part_in(asked_for->second);
   }
   // Somebody registered here already: the others are asked to come.
   if (gather_) return take_part_in(gather_->attempt);
-  const bool is_lost = liveness_.is_lost(gatherer_, now_);
-  take_part_in(next_attempt(is_lost ? gatherer_after(gatherer_) : gatherer_));
+  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || is_barred(gatherer_);
+  take_part_in(next_attempt(is_no_use ? gatherer_after(gatherer_) : gatherer_));
 }
 
 void AllReduceMachine::handle(LinkUp& event) {
@@ -216,8 +217,8 @@ Member AllReduceMachine::gatherer_after(Member former) const {
   for (const bool was_there : {true, false}) {
     for (std::size_t i = 1; i <= names_.size(); ++i) {
       const auto m = static_cast<Member>((former + i) % names_.size());
-      if (expected_.contains(m) == was_there && !liveness_.is_lost(m, now_) && m != former)
-        return m;
+      const bool is_no_use = m == former || is_barred(m) || liveness_.is_lost(m, now_);
+      if (expected_.contains(m) == was_there && !is_no_use) return m;
     }
   }
   return self_;

@@ -6,17 +6,18 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/base/seldom_line.h"
 #include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/attempt_bounds.h"
 #include "gossip/collective/early_pieces.h"
 #include "gossip/collective/member_liveness.h"
+#include "gossip/collective/member_records.h"
 #include "gossip/collective/reducer.h"
 #include "gossip/collective/reduction.h"
 #include "gossip/collective/registrations.h"
@@ -36,6 +37,8 @@ class AllReduceMachine final : public Reducer {
   void offer(EndedExchange former);
   // What that machine has learned of times, among other members of the same run.
   void learn_from(const AllReduceMachine& former);
+  // Of members, in place of records of its own. Requires: no event yet.
+  void share(std::shared_ptr<MemberRecords> records) { records_ = std::move(records); }
 
   std::vector<Action> on(Event event, TimePoint now) override;
   std::optional<TimePoint> next_deadline() const override;
@@ -137,7 +140,15 @@ class AllReduceMachine final : public Reducer {
     Progress at;
     Attempt attempt = 0;  // of the last one
     unsigned count = 0;
+    TimePoint sent_at{};
+    std::set<Member> overdue = {};   // of the last one: others were done, and they did not say so
     std::set<Member> excluded = {};  // whose registrations count no more
+  };
+  // Members that have held up exchanges for too long: they are not waited for in this one, and end
+  // it with the mean of the others.
+  struct Barred {
+    Progress at;
+    std::set<Member> members = {};
   };
   struct Gathered {  // the last commit, if here
     TimePoint from{};
@@ -248,6 +259,11 @@ class AllReduceMachine final : public Reducer {
   bool exclude_silent_holders(const Members& held_by);
   void exclude(Member member, std::string_view why);
   bool is_excluded(Progress at, Member member) const;
+  void bar(Progress at);
+  bool is_barred(Member member) const { return barred_.members.contains(member); }
+  void charge_waits();
+  void charge(Member by, Member of, TimePoint since);
+  Member cause_of(const std::pair<Member, Member>& wait) const;
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
@@ -295,10 +311,9 @@ class AllReduceMachine final : public Reducer {
   std::map<Member, Commit> told_;
   static constexpr int kTellersMin = 2;
   Lists listed_;
-  // Lines that a liar could cause in each exchange.
-  SeldomLine differs_;
-  std::map<Member, SeldomLine> excludes_;
-  std::map<std::pair<Member, Member>, SeldomLine> kept_apart_;
+  Barred barred_;
+  std::shared_ptr<MemberRecords> records_ =
+      std::make_shared<MemberRecords>(MemberRecords::Options{});
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.

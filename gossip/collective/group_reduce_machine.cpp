@@ -12,6 +12,8 @@ using Kind = protocol::ReduceNote::Kind;
 
 // A minority that got no model tries again after so many times the longest silence of a gatherer.
 constexpr int kReturnWaits = 4;
+// Each member keeps records of its own, and any of them may gather next: their budgets add up.
+constexpr Duration kBudget = std::chrono::seconds(10);
 
 std::optional<Member> place_of(const std::vector<Member>& members, Member member) {
   const auto at = std::ranges::lower_bound(members, member);
@@ -41,6 +43,9 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
       is_starting_(options.start.has_value()),
       peers_(names_.size()),
       quorum_(names_.size(), now, before),
+      records_(std::make_shared<MemberRecords>(MemberRecords::Options{
+          .budget = kBudget,
+          .forgiven = gossip::WaitBudget::kForgiven * static_cast<int>(names_.size())})),
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
   for (const Member member : absent) {
@@ -254,6 +259,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   options.any_mean = true;
   AllReduceMachine machine(options, epoch_, *place_of(members, self_), std::move(names),
                            of_machine(exchange), absent);
+  machine.share(records_);
   if (const Group* const former = ended_last_ ? find(*ended_last_) : nullptr) {
     machine.learn_from(former->machine);
   }

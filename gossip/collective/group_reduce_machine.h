@@ -115,6 +115,7 @@ class GroupReduceMachine final : public Reducer {
   gossip::Quorum quorum_;               // of all members
   std::map<Exchange, Group> groups_;    // around at_
   std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
+  std::shared_ptr<MemberRecords> records_;
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;
   TimePoint returns_again_at_{};  // not before

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "tests/gossip/reduce_network.h"
 
@@ -546,6 +547,63 @@ TEST(AllReduceHostile, WhoLeadsOthersAwayIsBelievedLessAndLess) {
         ASSERT_EQ(network.run(), "") << network.trace();
         EXPECT_LT(pace_of(network).mean, 4);
         EXPECT_LT(pace_of(network).most, 60);
+      }
+    }
+  }
+}
+
+// What a member withholds in each exchange, for as long as the run goes on.
+struct Withholder {
+  const char* name;
+  bool pieces;
+  std::function<bool(protocol::ReduceNote&)> sends;
+};
+
+std::vector<Withholder> withholders() {
+  const auto all = [](protocol::ReduceNote&) { return true; };
+  return {
+      {"nothing", false, all},
+      {"pieces", true, all},
+      {"that it is done", false,
+       [](protocol::ReduceNote& note) { return note.kind != Kind::kDone; }},
+      {"registrations, and is there all the same", false,
+       [](protocol::ReduceNote& note) {
+         if (note.kind == Kind::kRegister) note = about(Kind::kWait, progress_of(note), 0);
+         return true;
+       }},
+      {"lists", false, [](protocol::ReduceNote& note) { return note.kind != Kind::kList; }},
+      {"commits", false, [](protocol::ReduceNote& note) { return note.kind != Kind::kCommit; }},
+  };
+}
+
+// It holds them up for its budget, and for a tenth of the time afterwards.
+TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
+  constexpr double kBudget = 30;
+  for (const Member self : {0U, 2U}) {
+    std::map<std::uint64_t, double> undisturbed;  // by seed, seconds for half of the exchanges
+    for (const Withholder& of : withholders()) {
+      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        SCOPED_TRACE(::testing::Message() << of.name << ", member " << self << ", seed " << seed);
+        World world = liars_world(seed);
+        world.exchanges = 600;
+        world.seconds_max = 3000;
+        ReduceNetwork network(world);
+        network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
+          return from != self || of.sends(note);
+        };
+        if (of.pieces) network.give_no_pieces(self);
+        network.do_not_await(self);
+        ASSERT_EQ(network.run(), "");
+        EXPECT_EQ(network.disagreement(self), "");
+        const auto seconds = network.exchange_seconds();
+        const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+        const double first = std::accumulate(seconds.begin(), half, 0.0);
+        const double second = std::accumulate(half, seconds.end(), 0.0);
+        const double usual = undisturbed.try_emplace(seed, second).first->second;
+        EXPECT_LT(first, 1.1 * usual + 2 * kBudget);
+        EXPECT_LT(second, 1.2 * usual);
+        if (self == 0) continue;  // it gathers at first, and is left for another soon
+        EXPECT_EQ(is_named(network, self, "has held up the others"), first > usual + kBudget / 2);
       }
     }
   }

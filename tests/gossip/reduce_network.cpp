@@ -250,7 +250,7 @@ void ReduceNetwork::perform(Member self, SendNote& message) {
 
 void ReduceNetwork::perform(Member self, const SendPiece& piece) {
   Node& node = nodes_[self];
-  if (node.mute) return;
+  if (node.mute || !node.gives_pieces) return;
   trace_ += fmt::format("{:.3f} {}>{} piece e{} a{} {:x}\n", elapsed(), self, piece.to,
                         piece.at.exchange, piece.attempt, piece.place);
   node.floats_sent += piece.floats.values.size();
@@ -338,10 +338,10 @@ std::vector<double> ReduceNetwork::exchange_seconds() const {
   return seconds;
 }
 
-std::string ReduceNetwork::disagreement() const {
+std::string ReduceNetwork::disagreement(std::optional<Member> but) const {
   std::map<Exchange, const Finished*> by_exchange;
   for (Member m = 0; m < members(); ++m) {
-    if (!alive(m)) continue;
+    if (!alive(m) || m == but) continue;
     for (const Finished& result : nodes_[m].finished) {
       const auto [first, fresh] = by_exchange.try_emplace(result.at.exchange, &result);
       const Finished& other = *first->second;

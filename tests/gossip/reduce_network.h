@@ -61,6 +61,7 @@ class ReduceNetwork final
   void do_not_await(Member member) { nodes_[member].awaited = false; }
   // Others get no model of it.
   void give_no_model(Member member) { nodes_[member].gives = false; }
+  void give_no_pieces(Member member) { nodes_[member].gives_pieces = false; }
   // Means and segments of them arrive changed from now on.
   void change_means(Member from, Member to) { changed_.insert({from, to}); }
   // The exchange that it has begun, or is to begin.
@@ -86,8 +87,8 @@ class ReduceNetwork final
   std::string wrong_results() const;
   // From the first end of an exchange of a majority to that of the next.
   std::vector<double> exchange_seconds() const;
-  // Living members with different results of one exchange.
-  std::string disagreement() const;
+  // Living members with different results of one exchange; `but`: not looked at.
+  std::string disagreement(std::optional<Member> but = std::nullopt) const;
 
   std::size_t messages() const { return messages_; }
   std::uint64_t floats_sent(Member member) const { return nodes_[member].floats_sent; }
@@ -107,6 +108,7 @@ class ReduceNetwork final
     bool awaited = true;
     bool mute = false;  // what its machine sends is lost
     bool gives = true;  // its model
+    bool gives_pieces = true;
   };
 
   void begin_next(Member member, double seconds);

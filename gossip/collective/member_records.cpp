@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/member_records.h"
+
+#include <algorithm>
+
+namespace starling::collective {
+namespace {
+
+// However long it was, as where this process itself was stopped: a member is let back in then.
+constexpr int kBudgetsMax = 2;
+constexpr unsigned kDoubtDoublingsMax = 6;
+
+}  // namespace
+
+void MemberRecords::waited(const std::string& by, const std::string& of, Duration wait,
+                           TimePoint now) {
+  std::erase_if(waits_, [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
+  auto& budget = waits_.try_emplace({by, of}, options_.forgiven).first->second;
+  budget.spend(std::min(wait, budget.left(kBudgetsMax * options_.budget, now)), now);
+}
+
+Duration MemberRecords::owed(const std::string& member, TimePoint now) const {
+  Duration owed{};
+  for (const auto& [pair, budget] : waits_) {
+    if (pair.first == member || pair.second == member) owed += budget.owed(now);
+  }
+  return owed;
+}
+
+std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePoint now) const {
+  std::set<std::string> over;
+  while (true) {
+    // What it owes, and what of that it was waited for.
+    std::map<std::string, std::pair<Duration, Duration>> owed;
+    for (const auto& [pair, budget] : waits_) {
+      if (over.contains(pair.first) || over.contains(pair.second)) continue;
+      const Duration its = budget.owed(now);
+      owed[pair.first].first += its;
+      owed[pair.second].first += its;
+      owed[pair.second].second += its;
+    }
+    owed.erase(self);
+    const auto most =
+        std::ranges::max_element(owed, {}, [](const auto& entry) { return entry.second; });
+    if (most == owed.end() || most->second.first < options_.budget) return over;
+    over.insert(most->first);
+  }
+}
+
+void MemberRecords::came_to_nothing(const std::string& member, TimePoint now, Duration wait) {
+  Word& word = words_[member];
+  word.doubted_until = now + wait * (1U << std::min(word.came_to_nothing++, kDoubtDoublingsMax));
+}
+
+bool MemberRecords::is_doubted(const std::string& member, TimePoint now) const {
+  const auto word = words_.find(member);
+  return word != words_.end() && now < word->second.doubted_until;
+}
+
+}  // namespace starling::collective

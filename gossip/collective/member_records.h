@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is remembered of members from one exchange to the next: for how long others waited for them
+// in vain, and what came of what they said. Members are known by their names, since in groups they
+// have another place in each exchange.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/seldom_line.h"
+#include "gossip/progress/wait_budget.h"
+
+namespace starling::collective {
+
+class MemberRecords {
+ public:
+  struct Options {
+    // So long a member may hold the others up; then for the share of the time in which that comes
+    // back (WaitBudget).
+    Duration budget = std::chrono::seconds(30);
+    int forgiven = gossip::WaitBudget::kForgiven;
+  };
+
+  explicit MemberRecords(const Options& options) : options_(options) {}
+
+  // `by` says that it waited so long for `of` in vain: either may be the cause.
+  void waited(const std::string& by, const std::string& of, Duration wait, TimePoint now);
+  // What all waits come to that it had a part in.
+  Duration owed(const std::string& member, TimePoint now) const;
+  // Who has used up its budget. The one that owes most is taken out with all waits that it had a
+  // part in, until nobody owes as much: who held up many is the cause, and not each of these. Of
+  // the two of one wait the one that was waited for is taken. Never `self`.
+  std::set<std::string> over_budget(const std::string& self, TimePoint now) const;
+
+  // A member said that it is further, was believed, and a model came, or none: its word alone is
+  // doubted for `wait`, and for twice as long each time, up to 64 times.
+  void came_true(const std::string& member) { words_.erase(member); }
+  void came_to_nothing(const std::string& member, TimePoint now, Duration wait);
+  bool is_doubted(const std::string& member, TimePoint now) const;
+
+  // Whether to log a line about this now: one that a liar could cause in each exchange.
+  bool is_line_due(const std::string& topic, TimePoint now) { return lines_[topic].is_due(now); }
+
+ private:
+  struct Word {
+    unsigned came_to_nothing = 0;
+    TimePoint doubted_until{};
+  };
+
+  Options options_;
+  std::map<std::pair<std::string, std::string>, gossip::WaitBudget> waits_;  // by, of
+  std::map<std::string, Word> words_;
+  std::map<std::string, SeldomLine> lines_;
+};
+
+}  // namespace starling::collective
