@@ -109,27 +109,37 @@ void AllReduceMachine::bar(Progress at) {
 void AllReduceMachine::charge_waits() {
   const Gather& gather = *gather_;
   const auto overdue = std::exchange(listed_.overdue, {});
-  if (lists_of(gather.at) > 0) {
+  if (current_ && current_->joined != 0) {
     if (const auto cause = gather.registered.find_cause()) {
-      charge(cause->first, cause->second.member, listed_.sent_at);
+      charge(cause->first, cause->second.member, current_->joined_at);
     } else {
-      for (const Member m : overdue) charge(self_, m, listed_.sent_at);
+      for (const Member m : overdue) charge(self_, m, current_->joined_at);
     }
   }
+  charge_late();
+}
+
+// Who has not registered with us, though most have.
+void AllReduceMachine::charge_late() {
+  const Gather& gather = *gather_;
   // At the start links may be missing yet.
   const bool has_started = last_ || options_.any_mean;
   if (!has_started || !gather.most_at || is_complete()) return;
   for (const Member m : expected_) {
     const bool is_here = gather.registered.contains(m) || is_excluded(gather.at, m);
-    if (!is_here && !liveness_.is_lost(m, now_)) charge(self_, m, *gather.most_at);
+    if (is_here || liveness_.is_lost(m, now_)) continue;
+    records_->was_late(names_[self_], names_[m], charged_wait(*gather.most_at), now_);
   }
 }
 
 void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
   if (of >= names_.size() || by == of) return;
-  // No longer, where this process itself was stopped.
-  records_->waited(names_[by], names_[of], std::min(now_ - since, kChargedWaits * piece_wait()),
-                   now_);
+  records_->waited(names_[by], names_[of], charged_wait(since), now_);
+}
+
+// It looks longer where this process itself was stopped.
+Duration AllReduceMachine::charged_wait(TimePoint since) const {
+  return std::min(now_ - since, kChargedWaits * piece_wait());
 }
 
 // Which of the two it is rather that one waits for the other: `first` says so.

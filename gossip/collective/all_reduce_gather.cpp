@@ -30,6 +30,7 @@ constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so
 
 void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
+  records_->came(names_[self_], names_[from], now_);
   if (answer_if_over(from, note)) return;
   const bool is_for_us = is_plausible(from, note.attempt) && owner(note.attempt) == self_;
   if (at > open()) {  // we are late: another is to gather
@@ -287,7 +288,6 @@ void AllReduceMachine::decide() {
 void AllReduceMachine::count_list() {
   if (lists_of(gather_->at) == 0) listed_ = Lists{.at = gather_->at};
   listed_.attempt = gather_->attempt;
-  listed_.sent_at = now_;
   ++listed_.count;
 }
 

@@ -86,7 +86,8 @@ class AllReduceMachine final : public Reducer {
     TimePoint begun_at{};
     Attempt promised = 0;  // takes part in nothing below
     Attempt joined = 0;    // the last one whose list has come
-    bool weak = false;     // its mean is
+    TimePoint joined_at{};
+    bool weak = false;  // its mean is
     Mean held;
     std::optional<Run> run;
     std::optional<Fetch> fetch;
@@ -140,7 +141,6 @@ class AllReduceMachine final : public Reducer {
     Progress at;
     Attempt attempt = 0;  // of the last one
     unsigned count = 0;
-    TimePoint sent_at{};
     std::set<Member> overdue = {};   // of the last one: others were done, and they did not say so
     std::set<Member> excluded = {};  // whose registrations count no more
   };
@@ -262,7 +262,9 @@ class AllReduceMachine final : public Reducer {
   void bar(Progress at);
   bool is_barred(Member member) const { return barred_.members.contains(member); }
   void charge_waits();
+  void charge_late();
   void charge(Member by, Member of, TimePoint since);
+  Duration charged_wait(TimePoint since) const;
   Member cause_of(const std::pair<Member, Member>& wait) const;
 
   // The exchange at hand, or to begin.

@@ -43,6 +43,7 @@ void AllReduceMachine::promise(Attempt attempt) {
   c.sent.clear();
   c.early.clear();
   if (gather_ && gather_->attempt < attempt) {
+    if (!gather_->list) charge_late();
     if (owner(attempt) != self_) drop_gather(attempt);
     gather_.reset();
   }
@@ -109,12 +110,15 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   const bool accuses = note.count != 0 && note.other < names_.size() && note.other != self_;
   if (accuses) liveness_.call_silent(note.other, now_);
   const auto blamed = std::exchange(c.blame, std::nullopt);
+  // It was the cause for which all waited, as the gatherer found.
+  if (accuses && blamed && blamed->member == note.other) charge(self_, note.other, c.joined_at);
   wait();
   c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
     // Others have got all that they waited for.
     if (blamed) liveness_.call_silent(blamed->member, now_);
     c.joined = note.attempt;
+    c.joined_at = now_;
     Mean mean{note.held, std::move(note.members), {}, *note.sha256};
     if (holds(note.sha256)) {
       mean.floats = c.held.floats;
@@ -129,6 +133,7 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
     arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
   }
   c.joined = note.attempt;
+  c.joined_at = now_;
   if (takes_part) join(std::move(note.members));
 }
 

@@ -19,6 +19,20 @@ void MemberRecords::waited(const std::string& by, const std::string& of, Duratio
   budget.spend(std::min(wait, budget.left(kBudgetsMax * options_.budget, now)), now);
 }
 
+void MemberRecords::was_late(const std::string& by, const std::string& of, Duration wait,
+                             TimePoint now) {
+  waited(by, of, wait, now);
+  late_[{by, of}] += wait;
+}
+
+void MemberRecords::came(const std::string& by, const std::string& of, TimePoint now) {
+  const auto late = late_.extract({by, of});
+  if (late.empty()) return;
+  const auto budget = waits_.find(late.key());
+  if (budget == waits_.end()) return;
+  budget->second.spend(-std::min(late.mapped() / 2, budget->second.owed(now)), now);
+}
+
 Duration MemberRecords::owed(const std::string& member, TimePoint now) const {
   Duration owed{};
   for (const auto& [pair, budget] : waits_) {

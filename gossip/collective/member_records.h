@@ -28,6 +28,10 @@ class MemberRecords {
 
   // `by` says that it waited so long for `of` in vain: either may be the cause.
   void waited(const std::string& by, const std::string& of, Duration wait, TimePoint now);
+  // The same, of a member that did not come in time. Others may have held it up: once it comes,
+  // half of these waits is forgiven.
+  void was_late(const std::string& by, const std::string& of, Duration wait, TimePoint now);
+  void came(const std::string& by, const std::string& of, TimePoint now);
   // What all waits come to that it had a part in.
   Duration owed(const std::string& member, TimePoint now) const;
   // Who has used up its budget. The one that owes most is taken out with all waits that it had a
@@ -51,7 +55,9 @@ class MemberRecords {
   };
 
   Options options_;
-  std::map<std::pair<std::string, std::string>, gossip::WaitBudget> waits_;  // by, of
+  using Pair = std::pair<std::string, std::string>;  // by, of
+  std::map<Pair, gossip::WaitBudget> waits_;
+  std::map<Pair, Duration> late_;  // of these, since they came last
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;
 };

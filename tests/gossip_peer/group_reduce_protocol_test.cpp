@@ -68,6 +68,69 @@ TEST(PeersInGroups, AStragglerDelaysItsGroup) {
   }
 }
 
+// One member withholds something in each exchange, for as long as the run goes on.
+TEST(PeersInGroups, AreNotHeldUpForEver) {
+  using protocol::ReduceNote;
+  struct Lie {
+    const char* name;
+    std::function<void(PeerWorld&)> tell;
+  };
+  constexpr std::size_t kLiar = 4;
+  const std::vector<Lie> lies = {
+      {"none", [](PeerWorld&) {}},
+      {"pieces",
+       [](PeerWorld& world) {
+         world.on_transfer = [](std::size_t from, std::size_t, protocol::VectorTransfer& transfer,
+                                SharedBytes&) {
+           auto* const piece = std::get_if<protocol::ReducePiece>(&transfer.content);
+           if (from == kLiar && piece != nullptr) piece->attempt = 0;
+         };
+       }},
+      {"that it is done",
+       [](PeerWorld& world) {
+         world.on_reduce_note = [](std::size_t from, const ReduceNote& note) {
+           return from != kLiar || note.kind != ReduceNote::Kind::kDone;
+         };
+       }},
+      {"registrations",
+       [](PeerWorld& world) {
+         world.on_reduce_note = [](std::size_t from, ReduceNote& note) {
+           const bool registers = note.kind == ReduceNote::Kind::kRegister;
+           if (from == kLiar && registers) note.kind = ReduceNote::Kind::kWait;
+           return true;
+         };
+       }},
+      {"lists",
+       [](PeerWorld& world) {
+         world.on_reduce_note = [](std::size_t from, const ReduceNote& note) {
+           return from != kLiar || note.kind != ReduceNote::Kind::kList;
+         };
+       }},
+  };
+  Exchange undisturbed = 0;
+  for (const Lie& lie : lies) {
+    SCOPED_TRACE(lie.name);
+    PeerWorld world(in_groups(100'000, 9, 3), 1);
+    world.phase = [&world] { return from_seconds(world.rng.uniform(0.1, 0.3)); };
+    world.begin();
+    world.run_to_exchange(0, 20);
+    lie.tell(world);
+    world.run_for(150s);  // until all have found who it is
+    const Exchange before = exchange_of(world, 0);
+    world.run_for(150s);
+    const Exchange ended = exchange_of(world, 0) - before;
+    if (undisturbed == 0) undisturbed = ended;
+    EXPECT_GT(ended, undisturbed * 3 / 4);
+    for (std::size_t i = 0; i < 9; ++i) {
+      if (i == kLiar) continue;
+      for (const std::string& line : world.said(i)) {
+        const bool names = line.find("has held up the others") != std::string::npos;
+        EXPECT_TRUE(!names || line.find(world.peers[kLiar]->name) != std::string::npos) << line;
+      }
+    }
+  }
+}
+
 // It costs the deadline of those that meet it before its death is known, and nothing later.
 TEST(PeersInGroups, GoOnWithoutWhoIsKilled) {
   PeerWorld world(in_groups(100'000, 9, 3), 1);

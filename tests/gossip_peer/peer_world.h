@@ -155,6 +155,8 @@ class PeerWorld {
   std::function<void(std::size_t from, std::size_t to, protocol::VectorTransfer&,
                      SharedBytes& data)>
       on_transfer;
+  // The same of an all-reduce's notes; false: it is not sent.
+  std::function<bool(std::size_t from, protocol::ReduceNote&)> on_reduce_note;
 
  private:
   class DelayedComputation;

@@ -116,6 +116,12 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     check(to, "sends a message to", epoch_of(message));
     if (std::holds_alternative<protocol::PeerHello>(message)) process().untold.erase(name(to));
     if (std::holds_alternative<protocol::RosterAsk>(message)) process().unasked.erase(name(to));
+    const auto* const note = std::get_if<protocol::ReduceNote>(&message);
+    if (note != nullptr && watch_.world_.on_reduce_note) {
+      protocol::ReduceNote sent = *note;
+      if (watch_.world_.on_reduce_note(index_, sent)) links_->send(to, sent, std::move(payload));
+      return;
+    }
     links_->send(to, message, std::move(payload));
   }
   void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
