@@ -100,6 +100,18 @@ TEST(PeersInGroups, AreNotHeldUpForEver) {
            return true;
          };
        }},
+      {"where it is: it says that it is further",
+       [](PeerWorld& world) {
+         world.on_reduce_note = [](std::size_t from, ReduceNote& note) {
+           if (from != kLiar || note.kind != ReduceNote::Kind::kRegister) return true;
+           note = {.kind = ReduceNote::Kind::kAhead,
+                   .epoch = note.epoch,
+                   .exchange = note.exchange + 4,
+                   .members = {kLiar},
+                   .backed = note.exchange + 4};
+           return true;
+         };
+       }},
       {"lists",
        [](PeerWorld& world) {
          world.on_reduce_note = [](std::size_t from, const ReduceNote& note) {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/member_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace starling::collective {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// The gatherer is "g".
+class Records : public ::testing::Test {
+ protected:
+  std::set<std::string> over() const { return records_.over_budget("g", now_); }
+
+  MemberRecords records_{{.budget = 30s, .forgiven = 10}};
+  TimePoint now_{1000s};
+};
+
+TEST_F(Records, WhoHeldOthersUpForItsBudgetIsWaitedForAgainOnceSomeIsForgiven) {
+  records_.waited("g", "l", 29s, now_);
+  EXPECT_THAT(over(), IsEmpty());
+  records_.waited("g", "l", 2s, now_);
+  EXPECT_THAT(over(), ElementsAre("l"));
+  now_ += 9s;
+  EXPECT_THAT(over(), ElementsAre("l"));
+  now_ += 2s;
+  EXPECT_THAT(over(), IsEmpty());
+}
+
+// However long it was, it is back in ten times the budget.
+TEST_F(Records, WhatIsOwedIsBounded) {
+  for (int i = 0; i < 100; ++i) records_.waited("g", "l", 1h, now_);
+  EXPECT_EQ(records_.owed("l", now_), 60s);
+  now_ += 301s;
+  EXPECT_THAT(over(), IsEmpty());
+}
+
+// Of two of whom one waited for the other nobody knows which lies.
+TEST_F(Records, OfTwoTheOneThatWasWaitedForIsTaken) {
+  records_.waited("w", "l", 40s, now_);
+  EXPECT_THAT(over(), ElementsAre("l"));
+}
+
+// Which has a part in all of them, as the one that waits or the one that is waited for.
+TEST_F(Records, WhoHasAPartInMostWaitsIsTheCause) {
+  for (const char* const other : {"a", "b", "c"}) records_.waited("l", other, 20s, now_);
+  EXPECT_THAT(over(), ElementsAre("l"));
+  for (const char* const other : {"a", "b", "c"}) records_.waited(other, "m", 31s, now_);
+  EXPECT_THAT(over(), ElementsAre("l", "m"));
+}
+
+TEST_F(Records, OneselfIsNeverTaken) {
+  for (const char* const other : {"a", "b", "c"}) records_.waited("g", other, 20s, now_);
+  EXPECT_THAT(over(), IsEmpty());
+  records_.waited("a", "g", 20s, now_);
+  EXPECT_THAT(over(), ElementsAre("a"));
+}
+
+// Others may have held it up.
+TEST_F(Records, HalfOfTheWaitForOneThatIsLateIsForgivenWhenItComes) {
+  records_.was_late("g", "a", 10s, now_);
+  records_.was_late("g", "a", 10s, now_);
+  records_.waited("g", "a", 4s, now_);
+  records_.came("g", "a", now_);
+  EXPECT_EQ(records_.owed("a", now_), 14s);
+  records_.came("g", "a", now_);
+  EXPECT_EQ(records_.owed("a", now_), 14s);
+  records_.came("g", "b", now_);
+  EXPECT_EQ(records_.owed("b", now_), 0s);
+}
+
+TEST_F(Records, AWordThatCameToNothingIsDoubtedTwiceAsLongEachTime) {
+  for (const Duration doubted : {3s, 6s, 12s, 24s, 48s, 96s, 192s, 192s}) {
+    records_.came_to_nothing("l", now_, 3s);
+    EXPECT_TRUE(records_.is_doubted("l", now_ + doubted - 1s));
+    EXPECT_FALSE(records_.is_doubted("l", now_ + doubted));
+    now_ += doubted;
+  }
+  records_.came_true("l");
+  records_.came_to_nothing("l", now_, 3s);
+  EXPECT_FALSE(records_.is_doubted("l", now_ + 3s));
+  EXPECT_FALSE(records_.is_doubted("a", now_));
+}
+
+}  // namespace
+}  // namespace starling::collective
