@@ -85,8 +85,12 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   // The others have got all that they waited for.
   const bool took_part = holds(commit.sha256);
-  if (!took_part && current_->blame) liveness_.call_silent(current_->blame->member, now_);
+  const auto blamed = blame();
+  if (!took_part && blamed) liveness_.call_silent(blamed->member, now_);
   commit.holder = self_;
+  for (const Member m : std::exchange(askers_, {})) {
+    if (!std::ranges::binary_search(commit.members, m)) send_commit(m, commit);
+  }
   last_ = EndedExchange{std::move(commit), std::move(mean)};
   former_.reset();
   const Commit& ended = last_->commit;

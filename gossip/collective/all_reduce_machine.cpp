@@ -190,7 +190,7 @@ void AllReduceMachine::handle(Tick&) {
   const auto gives_up = gives_up_at();
   if (gives_up && now_ >= *gives_up) stop_waiting();
   const auto source_gives_up = source_gives_up_at();
-  if (source_gives_up && now_ >= *source_gives_up) try_next_source();
+  if (source_gives_up && now_ >= *source_gives_up) give_up_donor();
 }
 
 // --- small things --------------------------------------------------------------------------------

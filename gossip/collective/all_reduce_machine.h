@@ -188,6 +188,7 @@ class AllReduceMachine final : public Reducer {
   std::optional<TimePoint> gives_up_at() const;
   TimePoint probe_deadline() const;
   void probe_others();
+  void ask_where_others_are();
   void find_silent();
   void resend(Member to);
 
@@ -199,6 +200,7 @@ class AllReduceMachine final : public Reducer {
   void look_for(Commit commit);
   void ask_source();
   void send_want(Member to, Attempt of, const Sha256Digest& sha256);
+  void give_up_donor();
   void try_next_source();
   std::optional<TimePoint> source_gives_up_at() const;
   void receive_not_yet(Member from, const protocol::ReduceNote& note);
@@ -317,6 +319,7 @@ class AllReduceMachine final : public Reducer {
   std::shared_ptr<MemberRecords> records_ =
       std::make_shared<MemberRecords>(MemberRecords::Options{});
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
+  std::set<Member> askers_;  // where we are in this exchange: who gathers may not be in their reach
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.
   std::optional<EndedExchange> former_;

@@ -71,30 +71,41 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   if (for_end) try_next_source();
 }
 
-// The holder has it, and whoever has finished; its members come first.
+// The holder has it, and whoever of its members has finished.
 void AllReduceMachine::look_for(Commit commit) {
   std::optional<Ended>& ended = current_->ended;
   const auto may_have_it = [this](Member m) {
     return m != self_ && !current_->false_donors.contains(m);
   };
   if (!ended || ended->commit.sha256 != commit.sha256) {
-    Members sources = commit.members;  // the lost ones last
-    std::erase_if(sources, [&](Member m) { return m == commit.holder || !may_have_it(m); });
-    std::ranges::stable_partition(sources,
-                                  [this](Member m) { return !liveness_.is_lost(m, now_); });
-    if (may_have_it(commit.holder)) sources.insert(sources.begin(), commit.holder);
+    Members sources = commit.members;
+    std::erase(sources, commit.holder);
+    sources.insert(sources.begin(), commit.holder);
+    std::erase_if(sources, [&](Member m) { return !may_have_it(m); });
     if (sources.empty()) return;
+    // Those last that we do not hear, or that did not hear us: others may.
+    std::ranges::stable_partition(sources, [this](Member m) {
+      return !liveness_.is_lost(m, now_) &&
+             records_->owed(names_[self_], names_[m], now_) == Duration::zero();
+    });
     ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
     ask_source();
   } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * names_.size()) {
     const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
     ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
+    if (now_ >= ended->asked_at + piece_wait() / 2) give_up_donor();
   }
 }
 
 void AllReduceMachine::ask_source() {
   const Ended& ended = *current_->ended;
   send_want(ended.asked(), ended.commit.attempt, ended.commit.sha256);
+}
+
+// That was asked, and sent nothing in time.
+void AllReduceMachine::give_up_donor() {
+  charge(self_, current_->ended->asked(), current_->ended->asked_at);
+  try_next_source();
 }
 
 void AllReduceMachine::try_next_source() {

@@ -58,7 +58,10 @@ void AllReduceMachine::report() {
     Gather& gather = open_gather(c.at, c.promised);
     add(self_, registration());
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
-    if ((!is_first || is_minority) && !gather.asked_at && !gather.list) ask_all();
+    if (gather.asked_at || gather.list) return;
+    if (!is_first || is_minority) return ask_all();
+    // Whom we do not hear may gather those whom both hear.
+    if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;
   }
   const Registration own = registration();
@@ -283,8 +286,13 @@ void AllReduceMachine::probe_others() {
   const bool is_due = c.probed_at && now_ < probe_deadline() + kProbeLateMax;
   if (is_due) return find_silent();
   c.probed_at = now_;
+  ask_where_others_are();
+}
+
+// Who ends the exchange, or has ended it, answers with the commit.
+void AllReduceMachine::ask_where_others_are() {
   for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send(m, make_note(Kind::kAsk, c.at, 0));
+    if (m != self_) send(m, make_note(Kind::kAsk, current_->at, 0));
   }
 }
 
@@ -359,6 +367,7 @@ void AllReduceMachine::resend(Member to) {
 void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
   const Progress at = progress_of(note);
   if (answer_if_over(from, note)) return;
+  if (at == open() && note.attempt == 0) askers_.insert(from);
   if (current_ && at == current_->at && note.attempt != 0) {
     if (!is_plausible(from, note.attempt)) return;
     if (note.attempt < current_->promised) {

@@ -296,6 +296,7 @@ void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions)
       continue;
     } else if (auto* catch_up = std::get_if<CatchUp>(&action)) {
       for (Member& donor : catch_up->donors) donor = group.members[donor];
+      remember_silent(group);
       if (is_minority()) catch_up->next.backed = at_.backed;
       busy_ = false;
     }
@@ -310,16 +311,22 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
   const bool was_there = std::ranges::binary_search(finished.members, self_);
   for (const Member member : group.members) {
     const bool is_missed = was_there && !std::ranges::binary_search(finished.members, member);
-    if (!is_missed) continue;
-    const Member place = *place_of(group.members, member);
-    peers_[member].missed += group.machine.is_silent(place) ? kMissedMax : 1;
+    if (is_missed) ++peers_[member].missed;
   }
+  remember_silent(group);
   finished.at = at_;
   finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};
   at_ = finished.next;
   ended_last_ = exchange;
   busy_ = false;
   actions_.emplace_back(std::move(finished));
+}
+
+// Who did not answer this member, whatever others heard of it.
+void GroupReduceMachine::remember_silent(const Group& group) {
+  for (Member place = 0; place < group.members.size(); ++place) {
+    if (group.machine.is_silent(place)) peers_[group.members[place]].missed = kMissedMax;
+  }
 }
 
 // --- who is elsewhere ----------------------------------------------------------------------------

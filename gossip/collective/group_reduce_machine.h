@@ -87,6 +87,7 @@ class GroupReduceMachine final : public Reducer {
   void give(Exchange exchange, Event event);
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);
+  void remember_silent(const Group& group);
   void hear_of_further(Member from, Exchange exchange);
   bool one_gives_way(Member from, const protocol::ReduceNote& note);
   bool gives_way(Progress theirs) const;

@@ -33,6 +33,11 @@ void MemberRecords::came(const std::string& by, const std::string& of, TimePoint
   budget->second.spend(-std::min(late.mapped() / 2, budget->second.owed(now)), now);
 }
 
+Duration MemberRecords::owed(const std::string& by, const std::string& of, TimePoint now) const {
+  const auto wait = waits_.find({by, of});
+  return wait == waits_.end() ? Duration::zero() : wait->second.owed(now);
+}
+
 Duration MemberRecords::owed(const std::string& member, TimePoint now) const {
   Duration owed{};
   for (const auto& [pair, budget] : waits_) {

@@ -32,6 +32,8 @@ class MemberRecords {
   // half of these waits is forgiven.
   void was_late(const std::string& by, const std::string& of, Duration wait, TimePoint now);
   void came(const std::string& by, const std::string& of, TimePoint now);
+  // What the waits of `by` for `of` come to.
+  Duration owed(const std::string& by, const std::string& of, TimePoint now) const;
   // What all waits come to that it had a part in.
   Duration owed(const std::string& member, TimePoint now) const;
   // Who has used up its budget. The one that owes most is taken out with all waits that it had a

@@ -34,6 +34,7 @@ constexpr double kUnderWayMost = 15.0 / 16;
 constexpr int kPhasesWaited = 16;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
+constexpr Duration kUnknownPace = std::chrono::seconds(1);
 
 Exchange phases_of(const NetOptions& options) {
   const std::uint64_t single = std::min(options.run.steps, options.train.local_steps_from);
@@ -199,12 +200,17 @@ void AsynchronousProtocol::phase_ended(const Phase& phase, double loss_sum) {
   go_on();
 }
 
+// Of one that is done. A process that has trained nothing does not know its pace, and sends little.
+Duration AsynchronousProtocol::mixing_pace() const {
+  return work_ == Duration::zero() ? kUnknownPace : std::max(work_, kLeastPace);
+}
+
 // The neighbours hear of it, so that those who are done as well rest.
 void AsynchronousProtocol::finish() {
   state_ = State::kFinished;
   advanced_at_ = host_.now();
   for (const auto& [member, neighbour] : neighbours_) introduce(member);
-  alarm_ = host_.now() + std::max(work_, kLeastPace);
+  alarm_ = host_.now() + mixing_pace();
   for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
   host_.finished();
 }
@@ -527,7 +533,7 @@ void AsynchronousProtocol::tick() {
     give_up();
   }
   if (is_finished() && somebody_trains() && now >= *alarm_) {
-    alarm_ = now + std::max(work_, kLeastPace);
+    alarm_ = now + mixing_pace();
     mix(std::vector<float>(run_.initial.size()));
   }
   begin_if_joined();

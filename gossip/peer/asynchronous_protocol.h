@@ -19,14 +19,15 @@
 
 namespace starling::gossip {
 
-// Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains: as
-// long as one says that it did another local phase, and some time after the last one. Then its
-// model changes no more, whatever comes. A message bears the incarnations of its sender and, as far
-// as the sender knows it, of its receiver: what was meant for a former process is not taken, and
-// nothing is sent before a neighbour's incarnation is known, so that no mass is put on an edge
-// whose other end counts differently. An empty push with the number 0 says no more than who sends,
-// and where it is; an empty reply with that number, that nothing of its receiver is taken, as a
-// quorum went on without it.
+// Who is done goes on mixing, without training, at its own pace (once a second where its process
+// has been started again since), as long as a neighbour trains: as long as one says that it did
+// another local phase, and some time after the last one. Then its model changes no more, whatever
+// comes. A message bears the incarnations of its sender and, as far as the sender knows it, of its
+// receiver: what was meant for a former process is not taken, and nothing is sent before a
+// neighbour's incarnation is known, so that no mass is put on an edge whose other end counts
+// differently. An empty push with the number 0 says no more than who sends, and where it is; an
+// empty reply with that number, that nothing of its receiver is taken, as a quorum went on without
+// it.
 class AsynchronousProtocol final : public ProtocolBase {
  public:
   // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
@@ -87,6 +88,7 @@ class AsynchronousProtocol final : public ProtocolBase {
   void go_on();
   void compute_phase();
   void phase_ended(const Phase& phase, double loss_sum);
+  Duration mixing_pace() const;
   void finish();
   void mix(std::span<const float> update);
   void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);

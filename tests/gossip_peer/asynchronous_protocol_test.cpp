@@ -365,6 +365,31 @@ TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
   }
 }
 
+// It does not know its pace any more.
+TEST(AsynchronousProtocol, WhoIsStartedAgainWhenDoneSendsLittle) {
+  PeerWorld world(testing::small_network_of_steps(200, "ring", 4, "push-sum"), 8);
+  for (std::size_t i = 0; i < 4; ++i) {
+    world.peers[i]->training_time = [i] { return i == 0 ? 2ms : 500ms; };
+  }
+  std::uint64_t sent = 0;
+  watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
+    if (from == 0 && pair.number > 0) ++sent;
+  });
+  world.begin();
+  const auto is_done = [&] {
+    return world.progress(0).exchange > 0 && world.training(0).is_finished();
+  };
+  ASSERT_TRUE(world.run_until(is_done, 1min, "the first is done"));
+  world.stop(0);
+  world.start(0);
+  ASSERT_TRUE(world.run_until(is_done, 1min, "it is done still"));
+  sent = 0;
+  world.run_for(20s);
+  ASSERT_FALSE(world.all_finished());
+  EXPECT_GT(sent, 5U);
+  EXPECT_LT(sent, 300U);  // answers too
+}
+
 // --- coming late --------------------------------------------------------------------------------
 
 // All but one, until the first is at exchange 100.

@@ -68,6 +68,32 @@ TEST(PeersInGroups, AStragglerDelaysItsGroup) {
   }
 }
 
+// Nothing passes between two members, one way or both, whose link looks whole. Who waits in vain
+// remembers it, so that it costs a few deadlines in all, and not one whenever the two are mates.
+TEST(PeersInGroups, OneHeldLinkIsRemembered) {
+  for (const auto& [nodes, group] : {std::pair{9U, 3U}, {8U, 4U}}) {
+    for (const auto& [a, b] : {std::pair{1U, 2U}, {6U, 3U}}) {
+      for (const bool both : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} in groups of {}, {} to {}, {}", nodes, group, a, b,
+                                 both ? "both ways" : "one way"));
+        PeerWorld world(in_groups(100'000, nodes, group), 1);
+        world.phase = [&world] { return from_seconds(world.rng.uniform(0.05, 0.1)); };
+        world.begin();
+        world.run_to_exchange(0, 50);
+        const auto ended_in = [&](Duration time) {
+          const Exchange before = exchange_of(world, 0);
+          world.run_for(time);
+          return exchange_of(world, 0) - before;
+        };
+        const Exchange undisturbed = ended_in(60s);
+        world.network.cut(world.peers[a]->name, world.peers[b]->name);
+        if (both) world.network.cut(world.peers[b]->name, world.peers[a]->name);
+        EXPECT_GT(ended_in(60s), undisturbed * 7 / 10);
+      }
+    }
+  }
+}
+
 // One member withholds something in each exchange, for as long as the run goes on.
 TEST(PeersInGroups, AreNotHeldUpForEver) {
   using protocol::ReduceNote;
