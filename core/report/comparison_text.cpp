@@ -33,8 +33,7 @@ Leading leading_columns(std::span<const Run> runs, std::span<const std::string> 
     for (std::string& value : apart.values[i]) value = value.empty() ? "–" : value;
     if (runs[i].unfinished) apart.values[i].back() += " (unfinished)";
   }
-  leading.titles.clear();
-  for (const std::string& key : apart.keys) leading.titles.push_back(column_title(key));
+  leading.titles = column_titles(apart.keys);
   leading.rows = std::move(apart.values);
   return leading;
 }
