@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "coordinator/commands/text_table.h"
 #include "core/base/durable_file.h"
 #include "core/base/word_wrap.h"
 #include "core/data/load.h"
@@ -866,6 +867,17 @@ TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
   EXPECT_EQ(ask({"gossip", "show"}), 0) << err;
   EXPECT_THAT(out, HasSubstr("\nfaces: waiting to be members: cam-3; "));
   EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
+}
+
+// A member that has been silent for days must not look like one that reported a second ago.
+TEST(RecentTimeCell, HasTheDateWhereItIsNotOfToday) {
+  const boost::json::value report{{"time", "2026-11-20T09:10:11.500Z"}, {"none", nullptr}};
+  const auto on = [&](const char* now) {
+    return recent_time_cell(report, "time", *parse_rfc3339(now));
+  };
+  EXPECT_EQ(on("2026-11-20T09:10:12Z"), "09:10:11Z");
+  EXPECT_EQ(on("2026-11-23T09:10:12Z"), "2026-11-20 09:10:11Z");
+  EXPECT_EQ(recent_time_cell(report, "none", WallTime()), "-");
 }
 
 TEST_F(CommandsTest, ANetworkInPlaceOfARunningOneIsNoted) {
