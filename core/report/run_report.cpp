@@ -236,7 +236,10 @@ std::string subtitle_of(const Run& run) {
 }
 
 std::string render_one(const Run& run, const std::string& name, std::span<const LeftOut> left_out) {
-  Page page(title_of(run, name), subtitle_of(run));
+  // Of one that stands for a study, first how much that is of it.
+  Page page = left_out.empty() ? Page(title_of(run, name), subtitle_of(run))
+                               : Page(finished_of({&run, 1}, left_out),
+                                      title_of(run, name) + " · " + subtitle_of(run));
   page.headlines(headlines(run));
   if (run.unfinished) page.paragraph(unfinished_note(run));
   add_left_out(page, left_out);
