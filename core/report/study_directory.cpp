@@ -128,6 +128,11 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   const PlannedRuns planned = read_planned(directory);
   const std::map<std::string, std::string>& failures = planned.failures;
   std::vector<Run> unfinished;
+  std::optional<Error> damage;  // the first that was found
+  const auto leave_out_damaged = [&](const std::string& name, const Error& error) {
+    if (!damage) damage = error;
+    study.left_out.push_back({name, "cannot be read: " + error.message()});
+  };
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (!entry.is_directory(ignored)) continue;
@@ -135,9 +140,13 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
     const bool ended = holds_end(entry.path());
     if (!ended && !holds_beginning(entry.path()) && !failures.contains(name)) continue;
     if (ended) {
-      STARLING_ASSIGN(Run run, read_run(entry.path()));
-      if (is_whole(run)) {
-        study.runs.push_back(std::move(run));
+      auto run = read_run(entry.path());
+      if (!run) {
+        leave_out_damaged(name, run.error());
+        continue;
+      }
+      if (is_whole(*run)) {
+        study.runs.push_back(std::move(*run));
         continue;
       }
     }
@@ -146,9 +155,11 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
       study.left_out.push_back({name, "failed: " + failure->second});
     } else if (ended) {
       study.left_out.push_back({name, "failed"});
-    } else {
+    } else if (auto run = read_run(entry.path()); run || run.error().code() == "no-run") {
       study.left_out.push_back({name, kNotFinished});
-      if (auto run = read_run(entry.path())) unfinished.push_back(std::move(*run));
+      if (run) unfinished.push_back(std::move(*run));
+    } else {
+      leave_out_damaged(name, run.error());
     }
   }
   if (study.runs.empty() && !unfinished.empty()) {
@@ -162,6 +173,7 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(directory, ignored)) {
     return rejected("no-run", fmt::format("there is no {}", directory.string()));
   }
+  if (study.runs.empty() && damage) return *damage;
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
                                           "--out writes one",

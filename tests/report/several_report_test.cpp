@@ -305,6 +305,37 @@ TEST_F(StudyDirectory, AHalfFinishedStudySaysHowManyHaveFinished) {
   EXPECT_EQ(study->left_out[1].name + " " + study->left_out[1].reason, "d has not begun");
   EXPECT_THAT(render_report(study->runs, study->left_out),
               HasSubstr("<h1>2 of 4 runs have finished</h1>"));
+  std::filesystem::remove(directory_.path() / "b" / "summary.json");
+  const auto one = read_study(directory_.path());
+  ASSERT_TRUE(one);
+  ASSERT_EQ(one->runs.size(), 1U);
+  EXPECT_THAT(render_report(one->runs, one->left_out),
+              HasSubstr("<h1>1 of 4 runs has finished</h1>"));
+}
+
+TEST_F(StudyDirectory, WhatIsDamagedIsNamedAndTheOthersAreShown) {
+  write("a", "0.1", "1");
+  write("b", "0.1", "2");
+  write("c", "0.1", "3");
+  const auto damage = [&](const char* run, const char* file) {
+    ASSERT_TRUE(
+        write_durably(directory_.path() / run / file, as_bytes(std::string(R"({"seed": )"))));
+  };
+  damage("a", "metrics.jsonl");
+  std::filesystem::remove(directory_.path() / "c" / "summary.json");
+  damage("c", kUnfinishedFile);
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  EXPECT_EQ(study->runs.size(), 1U);
+  ASSERT_EQ(study->left_out.size(), 2U);
+  EXPECT_THAT(study->left_out[0].reason, HasSubstr("cannot be read: "));
+  EXPECT_THAT(study->left_out[0].reason, HasSubstr("metrics.jsonl, line 1"));
+  EXPECT_THAT(study->left_out[1].reason, HasSubstr("c/unfinished.json is damaged: remove "));
+  std::filesystem::remove_all(directory_.path() / "a");
+  std::filesystem::remove_all(directory_.path() / "b");
+  const auto none = read_study(directory_.path());
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message(), HasSubstr("c/unfinished.json is damaged: remove "));
 }
 
 // A coordinator records them too.
