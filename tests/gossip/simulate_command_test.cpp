@@ -161,6 +161,10 @@ TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
   EXPECT_THAT(said({"--hidden", "8"}),
               HasSubstr("model.hidden has no effect: model.kind is softmax-regression (it needs "
                         "mlp)"));
+  EXPECT_THAT(
+      said({"--hold-out", "0.3"}),
+      HasSubstr("warning: evaluate.hold-out has no effect: data.dataset has a test split\n"));
+  EXPECT_THAT(said({"--hold-out", "0"}), Not(HasSubstr("warning")));
   EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--ratio", "0.5", "--order",
                     "combine-while-adapt"}),
               Not(HasSubstr("warning")));
