@@ -26,7 +26,12 @@ bool holds(const std::filesystem::path& path) {
 
 // Two studies in one directory would look like one.
 Result<void> check_new(const std::filesystem::path& directory) {
-  if (holds(directory / "run.json")) return not_empty(directory, "holds a simulation already");
+  if (holds(directory / "run.json")) {
+    const auto run = report::read_run(directory);
+    const bool failed = run && run->failed;
+    return not_empty(directory, failed ? "holds " + study::unfinished_words(directory)
+                                       : "holds a simulation already");
+  }
   std::error_code ignored;
   bool only_models = true;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -104,8 +109,8 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
       study::difference_to_unfinished(directory, kSimulateProgram, asked, inputs);
   output.was_begun_ = difference.has_value();
   if (difference && !difference->empty()) {
-    return not_empty(directory,
-                     fmt::format("holds an unfinished run with other settings ({})", *difference));
+    return not_empty(directory, fmt::format("holds {} with other settings ({})",
+                                            study::unfinished_words(directory), *difference));
   }
   if (!difference) {
     STARLING_TRY(check_new(directory));

@@ -201,6 +201,11 @@ void leave_out_empty_columns(Comparison& comparison) {
 
 }  // namespace
 
+std::string end_mark(const Run& run) {
+  if (run.failed) return " (failed)";
+  return run.unfinished ? " (unfinished)" : "";
+}
+
 Differences differences(std::span<const Run> runs) {
   const bool mixed =
       std::ranges::any_of(runs, [&](const Run& run) { return run.kind != runs.front().kind; });
@@ -276,7 +281,7 @@ std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
   const std::set<std::string> distinct(names.begin(), names.end());
   if (distinct.size() < names.size()) names = names_of(SIZE_MAX);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].unfinished && runs.size() > 1) names[i] += " (unfinished)";
+    if (runs.size() > 1) names[i] += end_mark(runs[i]);
   }
   tell_apart(runs, names);
   return names;

@@ -13,6 +13,9 @@
 
 namespace starling::report {
 
+// Behind the name of a run that did not end as it should: " (unfinished)", " (failed)".
+std::string end_mark(const Run& run);
+
 // The settings in which runs of one kind differ, most telling first.
 struct Differences {
   std::vector<std::string> keys;

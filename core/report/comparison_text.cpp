@@ -31,7 +31,7 @@ Leading leading_columns(std::span<const Run> runs, std::span<const std::string> 
   if (distinct.size() < runs.size()) return leading;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     for (std::string& value : apart.values[i]) value = value.empty() ? "–" : value;
-    if (runs[i].unfinished) apart.values[i].back() += " (unfinished)";
+    apart.values[i].back() += end_mark(runs[i]);
   }
   leading.titles = column_titles(apart.keys);
   leading.rows = std::move(apart.values);

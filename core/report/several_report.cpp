@@ -303,8 +303,8 @@ void add_left_out(Page& page, std::span<const LeftOut> left_out) {
 }
 
 std::string finished_of(std::span<const Run> shown, std::span<const LeftOut> left_out) {
-  const auto finished =
-      static_cast<std::size_t>(std::ranges::count(shown, false, &Run::unfinished));
+  const auto finished = static_cast<std::size_t>(
+      std::ranges::count_if(shown, [](const Run& run) { return !run.unfinished && !run.failed; }));
   const std::size_t all = shown.size() + left_out.size();
   if (finished == all) return "";
   return fmt::format("{} of {} {} finished", finished, counted(all, "run"),

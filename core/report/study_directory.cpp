@@ -104,6 +104,12 @@ PlannedRuns read_planned(const std::filesystem::path& directory) {
   return planned;
 }
 
+// Why it is left out; null: it has not measured anything.
+std::string reason_of(const Run* run) {
+  if (run == nullptr || !run->failed) return kNotFinished;
+  return run->failure.empty() ? "failed" : "failed: " + run->failure;
+}
+
 // By its name, "accuracy-by-step.csv".
 bool is_curve(const std::string& name) {
   return name.find("-by-") != name.npos && (name.ends_with(".csv") || name.ends_with(".svg"));
@@ -139,25 +145,17 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
     const std::string name = entry.path().filename().string();
     const bool ended = holds_end(entry.path());
     if (!ended && !holds_beginning(entry.path()) && !failures.contains(name)) continue;
-    if (ended) {
-      auto run = read_run(entry.path());
-      if (!run) {
-        leave_out_damaged(name, run.error());
-        continue;
-      }
-      if (is_whole(*run)) {
-        study.runs.push_back(std::move(*run));
-        continue;
-      }
+    auto run = read_run(entry.path());
+    if (run && ended && is_whole(*run)) {
+      study.runs.push_back(std::move(*run));
+      continue;
     }
     const auto failure = failures.find(name);
     if (failure != failures.end()) {
       study.left_out.push_back({name, "failed: " + failure->second});
-    } else if (ended) {
-      study.left_out.push_back({name, "failed"});
-    } else if (auto run = read_run(entry.path()); run || run.error().code() == "no-run") {
-      study.left_out.push_back({name, kNotFinished});
-      if (run) unfinished.push_back(std::move(*run));
+    } else if (run || run.error().code() == "no-run") {
+      study.left_out.push_back({name, reason_of(run ? &*run : nullptr)});
+      if (run && !ended) unfinished.push_back(std::move(*run));
     } else {
       leave_out_damaged(name, run.error());
     }

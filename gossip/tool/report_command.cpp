@@ -116,11 +116,12 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
 }
 
 void note_unfinished(const report::Run& run, std::ostream& err) {
-  if (!run.unfinished) return;
-  err << fmt::format("note: {} has not finished; the report ends at {} {:.0f}\n",
-                     escape_controls(run.directory.string()),
-                     run.kind == report::RunKind::kFederated ? "round" : "step",
-                     run.steps.value_or(0));
+  if (!run.unfinished && !run.failed) return;
+  const std::string why = run.failure.empty() ? "" : ": " + escape_controls(run.failure);
+  err << fmt::format(
+      "note: {} {}; the report ends at {} {:.0f}\n", escape_controls(run.directory.string()),
+      run.failed ? "failed" + why : "has not finished",
+      run.kind == report::RunKind::kFederated ? "round" : "step", run.steps.value_or(0));
 }
 
 // What is to be shown.

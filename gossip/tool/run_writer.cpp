@@ -124,6 +124,12 @@ boost::json::object beginning_to_json(std::string_view program, const Experiment
   return beginning;
 }
 
+Result<void> write_unfinished(const std::filesystem::path& directory,
+                              const boost::json::object& beginning) {
+  const std::string text = boost::json::serialize(beginning) + "\n";
+  return write_durably(directory / report::kUnfinishedFile, as_bytes(text));
+}
+
 }  // namespace
 
 boost::json::object to_json(const Measurement& m) {
@@ -176,22 +182,26 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   Settings inputs = study::InputDigests().of(settings);
   const auto difference = study::difference_to_unfinished(directory, program, settings, inputs);
   if (difference && !difference->empty()) {
-    return rejected("out-not-empty",
-                    fmt::format("{} holds an unfinished run with other settings ({}): name a new "
-                                "directory with --out, or remove it",
-                                directory.string(), *difference));
+    return rejected(
+        "out-not-empty",
+        fmt::format("{} holds {} with other settings ({}): name a new directory with "
+                    "--out, or remove it",
+                    directory.string(), study::unfinished_words(directory), *difference));
   }
-  if (!difference) {
-    STARLING_TRY(check_new(directory));
-    const std::string text =
-        boost::json::serialize(beginning_to_json(program, experiment, settings, inputs)) + "\n";
-    STARLING_TRY(write_durably(directory / report::kUnfinishedFile, as_bytes(text)));
-  }
+  if (!difference) STARLING_TRY(check_new(directory));
+  auto beginning = beginning_to_json(program, experiment, settings, inputs);
+  STARLING_TRY(write_unfinished(directory, beginning));
   sweep_temporaries(directory);
   STARLING_ASSIGN(RunWriter writer, open(directory));
+  writer.beginning_ = std::move(beginning);
   writer.inputs_ = std::move(inputs);
   writer.in_use_ = std::move(in_use);
   return writer;
+}
+
+Result<void> RunWriter::fail(const Error& why) {
+  beginning_["failed"] = why.message();
+  return write_unfinished(directory_, beginning_);
 }
 
 std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& directory) {

@@ -1031,6 +1031,21 @@ TEST_F(CommandsTest, ASimulationThatFailsSaysWhyOnce) {
   EXPECT_THAT(err, ::testing::Not(HasSubstr("\nrun failed: ")));
 }
 
+TEST_F(CommandsTest, ADirectoryOfASimulationThatFailedSaysSo) {
+  const auto out_directory = (directory.path() / "failed").string();
+  const auto at = [&](const char* rate) {
+    return run({"simulate", write_job("rounds = 2\n"), "--clients", "2", "--cohort", "2",
+                "--data.dataset", "synthetic:rows=60,features=4,classes=2", "--learning-rate", rate,
+                "--out", out_directory});
+  };
+  EXPECT_EQ(at("1000000"), 1);
+  for (const char* rate : {"0.1", "1000000"}) {
+    EXPECT_EQ(at(rate), 1);
+    EXPECT_THAT(err, HasSubstr(out_directory + " holds a failed run (round "));
+    EXPECT_THAT(err, HasSubstr("): name a new directory with --out, or remove it"));
+  }
+}
+
 TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
   const auto simulate = [&](const std::string& job, std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"simulate", write_job(job), "--clients", "2", "--cohort", "2"});

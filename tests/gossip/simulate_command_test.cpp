@@ -11,6 +11,7 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "core/linalg/kernels.h"
+#include "core/report/run_directory.h"
 #include "core/telemetry/terminal.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
@@ -445,6 +446,25 @@ TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
                                    "--model", "mlp", "--hidden", "16,16", "--steps", "50"});
   EXPECT_EQ(answer.code, 1);
   EXPECT_THAT(answer.err, HasSubstr("lower train.learning-rate or set train.clip-norm"));
+}
+
+TEST_F(SimulateCommand, ADirectoryOfARunThatFailedSaysSo) {
+  const std::string out = path("diverged");
+  const auto at = [&](const char* rate) {
+    return run_small({"--learning-rate", rate, "--train.optimizer", "momentum", "--model", "mlp",
+                      "--hidden", "16,16", "--steps", "50", "--out", out});
+  };
+  EXPECT_EQ(at("1e6").code, 1);
+  const auto failed = report::read_run(out);
+  ASSERT_TRUE(failed) << failed.error().message();
+  EXPECT_TRUE(failed->failed);
+  EXPECT_THAT(failed->failure, HasSubstr("lower train.learning-rate"));
+  const Answer other = at("0.1");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr(out + " holds a failed run ("));
+  EXPECT_THAT(other.err, HasSubstr("with other settings (train.learning-rate is 1e+06 there and "
+                                   "0.1 here): name a new directory with --out, or remove it"));
+  EXPECT_EQ(at("1e6").code, 1) << "the same command tries it again";
 }
 
 TEST_F(SimulateCommand, HelpHasASectionForEachTable) {
