@@ -1071,6 +1071,23 @@ TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
   EXPECT_THAT(err, HasSubstr("the job (data.input, data.classes) says [4], 4 classes"));
 }
 
+TEST_F(CommandsTest, DataThatCannotBeReadAreRefusedBeforeAStudyBegins) {
+  const auto file = directory.path() / "rows.csv";
+  const auto study = directory.path() / "study";
+  const auto simulate = [&] {
+    return run({"simulate", write_job("rounds = 1\n"), "--clients", "2", "--cohort", "2",
+                "--data.dataset", "csv:" + file.string(), "--seeds", "1..4", "--out",
+                study.string()});
+  };
+  EXPECT_EQ(simulate(), 2);
+  EXPECT_THAT(err, StartsWith("error: data.dataset: "));
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,0\n2,three,1\n")));
+  EXPECT_EQ(simulate(), 2);
+  EXPECT_THAT(err, HasSubstr("rows.csv"));
+  EXPECT_EQ(std::ranges::count(err, '\n'), 1) << err;
+  EXPECT_FALSE(std::filesystem::exists(study));
+}
+
 TEST_F(CommandsTest, KeysWithoutEffectAreWarnedOf) {
   federation.start_service();
   const std::string unused = "rounds = 1\n[strategy]\nmu = 0.5\n[round]\ncohort = 1\n[data]\n";
