@@ -407,6 +407,15 @@ Result<void> write_reports(const Options& options, json::object& study,
   const auto found = report::read_study(options.out);
   if (!found && found.error().code() == "no-run") return {};  // none has ended
   if (!found) return found.error();
+  for (const report::LeftOut& run : found->left_out) {
+    if (!run.reason.starts_with(report::kUnreadable)) continue;
+    around.err << fmt::format("note: {} {}; it is left out\n", escape_controls(run.name),
+                              escape_controls(run.reason));
+  }
+  for (const report::LeftOut& run : found->damaged) {
+    around.err << fmt::format("note: {}: {}\n", escape_controls(run.name),
+                              escape_controls(run.reason));
+  }
   const std::filesystem::path page = options.out / "report.html";
   STARLING_TRY(
       report::write_comparison(found->runs, page, {.csv = true, .svg = true}, found->left_out));

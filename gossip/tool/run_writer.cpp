@@ -11,6 +11,7 @@
 #include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_directory.h"
 #include "core/sim/written_values.h"
 #include "core/study/input_digests.h"
@@ -219,6 +220,7 @@ std::vector<std::string> RunWriter::files() {
           "presence.csv",
           "report.html",
           "curves",
+          report::kSumsFile,
           "summary.json"};
 }
 
@@ -263,6 +265,9 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   STARLING_TRY(sync_file(directory_ / "metrics.jsonl"));
   const std::string text = boost::json::serialize(summary) + "\n";
   STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
+  const std::vector<std::string> names = {"metrics.jsonl", "model.safetensors", "topology.svg",
+                                          "links.csv",     "speeds.csv",        "presence.csv"};
+  STARLING_TRY(report::write_sums(directory_, names, "summary.json", text));
   STARLING_TRY(write_durably(directory_ / "summary.json", as_bytes(text)));
   STARLING_TRY(remove_durably(directory_ / report::kCheckpointFile));
   return remove_durably(directory_ / report::kUnfinishedFile);

@@ -11,6 +11,7 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "core/linalg/kernels.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_directory.h"
 #include "core/telemetry/terminal.h"
 #include "gossip/tool/commands.h"
@@ -465,6 +466,17 @@ TEST_F(SimulateCommand, ADirectoryOfARunThatFailedSaysSo) {
   EXPECT_THAT(other.err, HasSubstr("with other settings (train.learning-rate is 1e+06 there and "
                                    "0.1 here): name a new directory with --out, or remove it"));
   EXPECT_EQ(at("1e6").code, 1) << "the same command tries it again";
+}
+
+TEST_F(SimulateCommand, WhatARunWroteIsKnownByItsSums) {
+  const std::string out = path("summed");
+  ASSERT_EQ(run_small({"--out", out}).code, 0);
+  EXPECT_THAT(report::changed_files(out), ::testing::ElementsAre());
+  for (const char* name : {"metrics.jsonl", "model.safetensors", "summary.json"}) {
+    std::ofstream(std::filesystem::path(out) / name, std::ios::app) << " ";
+  }
+  EXPECT_THAT(report::changed_files(out),
+              ::testing::ElementsAre("metrics.jsonl", "model.safetensors", "summary.json"));
 }
 
 TEST_F(SimulateCommand, HelpHasASectionForEachTable) {

@@ -15,6 +15,7 @@
 #include "core/report/comparison_text.h"
 #include "core/report/curve_files.h"
 #include "core/report/facets.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_json.h"
 #include "core/report/run_report.h"
 #include "core/report/seed_groups.h"
@@ -336,6 +337,34 @@ TEST_F(StudyDirectory, WhatIsDamagedIsNamedAndTheOthersAreShown) {
   const auto none = read_study(directory_.path());
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message(), HasSubstr("c/unfinished.json is damaged: remove "));
+}
+
+TEST_F(StudyDirectory, FilesThatHaveChangedSinceTheRunEndedAreNamed) {
+  const auto file = [&](const char* run, const char* name) {
+    return directory_.path() / run / name;
+  };
+  for (const char* run : {"a", "b", "c"}) {
+    write(run, "0.1", std::to_string(run[0] - 'a'));
+    ASSERT_TRUE(write_durably(file(run, "presence.csv"), as_bytes("node,from,to\n")));
+    const std::vector<std::string> names = {"metrics.jsonl", "presence.csv", "links.csv"};
+    const std::string record = read_text_file(file(run, "summary.json"), 1 << 20).value();
+    ASSERT_TRUE(write_sums(directory_.path() / run, names, "summary.json", record));
+    EXPECT_THAT(changed_files(directory_.path() / run), ElementsAre());
+  }
+  ASSERT_TRUE(write_durably(file("a", "metrics.jsonl"), as_bytes(testing::metrics_lines(2))));
+  ASSERT_TRUE(write_durably(file("b", "presence.csv"), as_bytes("node,from,till\n")));
+  std::filesystem::remove(file("c", "presence.csv"));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  EXPECT_EQ(study->runs.size(), 2U);
+  ASSERT_EQ(study->left_out.size(), 1U);
+  EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason,
+            "a cannot be read: metrics.jsonl has changed since the run ended");
+  ASSERT_EQ(study->damaged.size(), 1U) << "what was removed is no damage";
+  EXPECT_EQ(study->damaged[0].name + " " + study->damaged[0].reason,
+            "b presence.csv has changed since the run ended");
+  ASSERT_TRUE(write_durably(file("b", kSumsFile), as_bytes("rubbish")));
+  EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
 }
 
 // A coordinator records them too.
