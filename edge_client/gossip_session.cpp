@@ -8,6 +8,19 @@ namespace starling::edge_client {
 using protocol::Envelope;
 using protocol::VectorTransfer;
 
+namespace {
+
+// Whether the issuer has the model of this transfer, or does not want it.
+bool is_answer(const Envelope& envelope, TaskId transfer) {
+  if (const auto* ended = std::get_if<protocol::TaskEnded>(&envelope.message)) {
+    return ended->task == transfer;
+  }
+  const auto* received = std::get_if<protocol::UpdateReceived>(&envelope.message);
+  return received != nullptr && received->task == transfer;
+}
+
+}  // namespace
+
 GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
                              gossip::PeerData trains_on, Link link)
     : world_(world),
@@ -34,7 +47,7 @@ void GossipSession::link_up() {
   const identity::SignedRoster* held = node_.peer().roster();
   link_.send({issuer::ask_for_newer(held ? &held->roster() : nullptr), {}});
   if (held) link_.send({node_.peer().report(), {}});
-  pump();
+  send_hand_in();
   node_.links().issuer_up();
 }
 
@@ -66,15 +79,22 @@ bool GossipSession::take(const Envelope& envelope) {
     return true;
   }
   // Its answers about models that are handed in; ids of rounds' tasks mean nothing to the flow.
+  if (unanswered_ && is_answer(envelope, unanswered_->transfer.id)) unanswered_.reset();
   (void)to_issuer_.take(envelope);
   pump();
   return false;
 }
 
-// Without an issuer nobody waits for it.
 void GossipSession::hand_in(const VectorTransfer& transfer, SharedBytes data) {
-  if (!linked_) return;
-  (void)to_issuer_.send(transfer, std::move(data), gossip::TransferFlow::Urgency::kNow);
+  unanswered_ = HandIn{transfer, std::move(data)};
+  if (linked_) send_hand_in();
+}
+
+void GossipSession::send_hand_in() {
+  if (unanswered_) {
+    (void)to_issuer_.send(unanswered_->transfer, unanswered_->data,
+                          gossip::TransferFlow::Urgency::kNow);
+  }
   pump();
 }
 
@@ -82,6 +102,11 @@ void GossipSession::pump() {
   while (linked_) {
     const auto envelope = to_issuer_.next();
     if (!envelope) return;
+    const auto* announced = std::get_if<VectorTransfer>(&envelope->message);
+    if (announced != nullptr && unanswered_ &&
+        announced->content == unanswered_->transfer.content) {
+      unanswered_->transfer.id = announced->id;
+    }
     link_.send(*envelope);
   }
 }

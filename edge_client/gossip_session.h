@@ -52,7 +52,13 @@ class GossipSession {
   std::optional<EdgeStatus::Gossip> status() const;
 
  private:
+  struct HandIn {
+    protocol::VectorTransfer transfer;  // with the id that it was sent under last
+    SharedBytes data;
+  };
+
   void hand_in(const protocol::VectorTransfer& transfer, SharedBytes data);
+  void send_hand_in();
   void pump();
 
   World world_;
@@ -61,6 +67,7 @@ class GossipSession {
   bool linked_ = false;
   issuer::RosterAssembler assembler_;
   gossip::TransferFlow to_issuer_;
+  std::optional<HandIn> unanswered_;  // the last model; sent again over the next link
   gossip::PeerNode node_;
 };
 

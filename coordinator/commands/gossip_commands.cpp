@@ -58,13 +58,7 @@ struct SignFlags : NetFlags {
   std::vector<std::string> restored;
 };
 
-// Of "2026-11-20 09:10:11Z": a member that reports does so every second.
-std::string time_of_day(const std::string& time) {
-  const std::size_t blank = time.find(' ');
-  return blank == time.npos ? time : time.substr(blank + 1);
-}
-
-std::string describe(const json::value& network, const telemetry::Terminal& terminal) {
+std::string describe(const json::value& network, const CommandContext& context) {
   std::string text =
       fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
                   cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
@@ -80,9 +74,9 @@ std::string describe(const json::value& network, const telemetry::Terminal& term
     table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
                cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
                cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
-               time_of_day(time_cell(report, "time"))});
+               recent_time_cell(report, "time", context.clock.wall_now())});
   }
-  text += table.text(terminal.line_max);
+  text += table.text(context.terminal.line_max);
   const auto add_problem = [&](const std::string& who, const json::value& from) {
     const std::string problem = cell(from, "problem");
     if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
@@ -128,7 +122,7 @@ int start(NetFlags& flags, CommandContext& context) {
     if (flags.common.format == config::OutputFormat::kJson) {
       context.out << json::serialize(network) << '\n';
     } else {
-      context.out << describe(network, context.terminal);
+      context.out << describe(network, context);
     }
     return 0;
   });
@@ -282,9 +276,8 @@ void add_plain(CLI::App& group, CommandContext& context, const std::string& word
   add_operator_flags(*command, *flags);
   command->callback([flags, &context, word] {
     context.run = [flags, &context, word] {
-      return ask_and_print(*flags, context, "gossip-" + word, {}, [&](const json::value& network) {
-        return describe(network, context.terminal);
-      });
+      return ask_and_print(*flags, context, "gossip-" + word, {},
+                           [&](const json::value& network) { return describe(network, context); });
     };
   });
 }

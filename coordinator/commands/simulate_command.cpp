@@ -225,6 +225,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   const Settings base = flags.binder.settings();
   std::set<std::string> warned;
   NullLog no_log;
+  DataFiles data_files;
   const study::Program program{
       .name = kSimulateProgram,
       .configure = [&](const Settings& settings) -> Result<void> {
@@ -235,7 +236,8 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
         for (std::string& sentence : warnings_of(flags)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
-        return check_simulation(flags.job, options_of(flags, no_log));
+        STARLING_TRY(check_simulation(flags.job, options_of(flags, no_log)));
+        return data_files.check(flags.job);
       },
       .settings = [&] { return asked_settings(flags); },
       .run =

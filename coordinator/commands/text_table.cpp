@@ -63,4 +63,10 @@ std::string time_cell(const json::value& object, std::string_view key) {
   return text.substr(0, 19) + "Z";
 }
 
+std::string recent_time_cell(const json::value& object, std::string_view key, WallTime now) {
+  std::string text = time_cell(object, key);
+  const std::string today = format_rfc3339(now).substr(0, 10) + " ";
+  return text.starts_with(today) ? text.substr(today.size()) : text;
+}
+
 }  // namespace starling::coordinator

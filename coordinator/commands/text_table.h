@@ -21,5 +21,7 @@ std::string cell(const boost::json::value& object, std::string_view key, int dig
 std::string bytes_cell(const boost::json::value& object, std::string_view key);
 // The same for a time: "2026-11-20 09:10:11Z".
 std::string time_cell(const boost::json::value& object, std::string_view key);
+// The same of a time that mostly is of today: the time of day alone where it is.
+std::string recent_time_cell(const boost::json::value& object, std::string_view key, WallTime now);
 
 }  // namespace starling::coordinator

@@ -248,9 +248,8 @@ Result<RunContext> prepare_run(const Job& job,
     auto rows = known_shape;
     const auto scaled = adopt_scale(shape, rows);
     if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
-    const data::NamedAs as{known_shape->name(),
-                           context.evaluation ? context.evaluation->dataset->name() : "the job",
-                           false};
+    data::NamedAs as{known_shape->name(), "the job", false, !context.evaluation};
+    if (context.evaluation) as.run = context.evaluation->dataset->name();
     const auto fits = data::fits(*known_shape, shape.names(), as);
     if (!fits) return as_wrong_setting(fits.error()).within(kKey);
   }

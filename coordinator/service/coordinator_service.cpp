@@ -198,6 +198,9 @@ struct CoordinatorService::Impl {
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
   net::RefusalLog refusals{loop, log, "refused"};
   StoreLedger ledger{*store, clock,
+                     [this](const std::string& name, const std::string& address) {
+                       return gossip->check_joining(name, address);
+                     },
                      [this](const std::string& name, store::Role role) {
                        registry.admit(name, role);
                        log.info("{} joined as {}", name, store::to_string(role));

@@ -126,13 +126,19 @@ Result<void> GossipIssuer::check_addresses() const {
   return {};
 }
 
-Result<void> GossipIssuer::check_address(const std::string& client,
+Result<void> GossipIssuer::check_joining(const std::string& client,
                                          const std::string& address) const {
   STARLING_ASSIGN(const auto listed, members());
   for (const identity::RosterMember& member : listed) {
     if (member.name == client || member.address != address) continue;
     return address_taken(client, address, member.name);
   }
+  return {};
+}
+
+Result<void> GossipIssuer::check_address(const std::string& client,
+                                         const std::string& address) const {
+  STARLING_TRY(check_joining(client, address));
   STARLING_ASSIGN(const auto tokens, parts_.store.tokens(parts_.clock.wall_now()));
   for (const store::Token& token : tokens) {
     const bool is_open = token.state == store::TokenState::kOpen && token.client != client;

@@ -64,6 +64,9 @@ class GossipIssuer {
   // "address-taken" where a member or an open token of another client has this address.
   [[nodiscard]] Result<void> check_address(const std::string& client,
                                            const std::string& address) const;
+  // The same of members alone, as a client joins.
+  [[nodiscard]] Result<void> check_joining(const std::string& client,
+                                           const std::string& address) const;
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();
   // Clients have joined or were revoked. A revocation takes effect at once. Newcomers wait until

@@ -41,8 +41,22 @@ Result<void> StoreLedger::record_bad_mac(identity::TokenId id) {
   return {};
 }
 
+// Of a token that is open: what another one says is known already.
+Result<void> StoreLedger::check_addresses(identity::TokenId id, WallTime now) {
+  auto token = store_.find_token(to_string(id), now);
+  if (!token) return told(token.error());
+  if (!*token) return {};
+  const identity::WipeAtEnd wiped((*token)->mac_key);
+  if ((*token)->state != store::TokenState::kOpen) return {};
+  for (const std::string& address : (*token)->addresses) {
+    STARLING_TRY(check_address_((*token)->client, address));
+  }
+  return {};
+}
+
 Result<std::string> StoreLedger::redeem(identity::TokenId id, const Sha256Digest& request,
                                         WallTime now, const Issue& issue) {
+  STARLING_TRY(check_addresses(id, now));
   std::string name;
   store::Role role = store::Role::kDevice;
   const auto sign = [&](const store::Token& token) -> Result<store::Certificate> {

@@ -21,13 +21,16 @@ namespace {
 
 constexpr std::size_t kRunJsonBytesMax = std::size_t{1} << 30;
 
+Result<void> check_says_data(const Job& job) {
+  if (!job.data.dataset.empty()) return {};
+  return wrong_setting(
+      "no-data",
+      "the job does not say what the simulated clients hold: set data.dataset, for "
+      "example \"fashion-mnist:/usr/share/datasets/fashion-mnist\"");
+}
+
 Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t clients) {
-  if (job.data.dataset.empty()) {
-    return wrong_setting(
-        "no-data",
-        "the job does not say what the simulated clients hold: set data.dataset, for "
-        "example \"fashion-mnist:/usr/share/datasets/fashion-mnist\"");
-  }
+  STARLING_TRY(check_says_data(job));
   STARLING_ASSIGN(const data::DatasetSpec dataset_spec, data::DatasetSpec::parse(job.data.dataset));
   STARLING_ASSIGN(const data::PartitionSpec partition_spec,
                   data::PartitionSpec::parse(job.data.partition));
@@ -248,6 +251,28 @@ Result<void> check_simulation(const Job& job, const SimulateOptions& options) {
   if (const auto bounds = check_bounds(job); !bounds) return as_wrong_job(bounds.error());
   STARLING_TRY(make_world(job, options));
   return {};
+}
+
+Result<void> DataFiles::check(const std::string& dataset, const std::string& group_column) {
+  const auto [found, is_new] = known_.try_emplace({dataset, group_column});
+  if (!is_new) return found->second;
+  STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(dataset));
+  data::LoadOptions load;
+  load.group_column = group_column;
+  const auto loaded = data::load_dataset(spec, load);
+  if (!loaded) found->second = loaded.error();
+  return found->second;
+}
+
+Result<void> DataFiles::check(const Job& job) {
+  if (job.training.model.is_external()) return {};
+  STARLING_TRY(check_says_data(job));
+  STARLING_ASSIGN(const auto partition, data::PartitionSpec::parse(job.data.partition));
+  const auto training = check(job.data.dataset, partition.column);
+  if (!training) return as_wrong_job(training.error().within("data.dataset"));
+  if (!job.evaluate.on_dataset()) return {};
+  const auto evaluation = check(job.evaluate.dataset, "");
+  return evaluation ? evaluation : as_wrong_job(evaluation.error().within("evaluate.dataset"));
 }
 
 // Why a run of this job that was stopped begins again; nothing: it goes on.

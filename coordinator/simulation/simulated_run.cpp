@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <filesystem>
+#include <map>
+#include <utility>
 
 #include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_loader.h"
 #include "coordinator/simulation/simulation_identity.h"
 #include "coordinator/simulation/simulation_output.h"
 #include "core/base/archive_file.h"
 #include "core/base/counted.h"
 #include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
+#include "core/store/checkpoints.h"
 #include "core/store/sqlite_store.h"
 
 namespace starling::coordinator {
@@ -138,7 +143,10 @@ class SimulatedRun {
   Result<SimulationResult> run() {
     if (journal_ != nullptr && journal_->repeats()) {
       disk_.begin_repetition();
-      journal_->on_repeated_write = [this](const auto& model) { disk_.repeat_write(model); };
+      journal_->on_repeated_write = [this](const auto& model) {
+        disk_.repeat_write(model);
+        repeated_.insert_or_assign(model.round, model);
+      };
     }
     STARLING_ASSIGN(const RunId id,
                     simulator_.run(simulation_.context, simulation_.recorded.replay));
@@ -174,11 +182,26 @@ class SimulatedRun {
     hooks.on_repeated = [this]() -> Result<void> {
       if (Log* log = simulation_.options.log) {
         log->info("goes on after round {}", journal_->last_round());
+        STARLING_TRY(say_damage(*log));
       }
       return disk_.end_repetition();
     };
     hooks.on_commit = [this](RunId id) { return save_if_wanted(id); };
     return hooks;
+  }
+
+  // They are not computed again: what is damaged stays so.
+  Result<void> say_damage(Log& log) {
+    const store::Checkpoints models(disk_, output_->models());
+    for (const auto& [round, model] : std::exchange(repeated_, {})) {
+      std::error_code ignored;
+      const bool is_there = std::filesystem::exists(models.path(round), ignored);
+      if (!is_there && simulation_.context.job.checkpoint.keep > 0) continue;  // removed, maybe
+      STARLING_ASSIGN(const std::string damage, store::find_damage(models, model, hash_model_file));
+      if (damage.empty()) continue;
+      log.warning("{}; the run goes on without it: another --out has all its models", damage);
+    }
+    return {};
   }
 
   Result<void> save_if_wanted(RunId id) {
@@ -223,6 +246,7 @@ class SimulatedRun {
   const SimulationOutput* const output_;
   SimulationJournal* const journal_;
   OutputDisk disk_;
+  std::map<Round, store::ModelRecord> repeated_;  // the last that the other process wrote
   const std::unique_ptr<store::Store> store_;
   FederationSimulator simulator_;
 };

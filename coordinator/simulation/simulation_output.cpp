@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/durable_file.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_directory.h"
 #include "core/store/checkpoints.h"
 #include "core/study/study.h"
@@ -26,7 +27,12 @@ bool holds(const std::filesystem::path& path) {
 
 // Two studies in one directory would look like one.
 Result<void> check_new(const std::filesystem::path& directory) {
-  if (holds(directory / "run.json")) return not_empty(directory, "holds a simulation already");
+  if (holds(directory / "run.json")) {
+    const auto run = report::read_run(directory);
+    const bool failed = run && run->failed;
+    return not_empty(directory, failed ? "holds " + study::unfinished_words(directory)
+                                       : "holds a simulation already");
+  }
   std::error_code ignored;
   bool only_models = true;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -39,6 +45,17 @@ Result<void> check_new(const std::filesystem::path& directory) {
   const std::filesystem::path models = directory / "models";
   if (!holds(models) || std::filesystem::is_empty(models, ignored)) return {};
   return not_empty(directory, "holds an unfinished simulation");
+}
+
+// Within the run's directory, in order.
+std::vector<std::string> model_names(const std::filesystem::path& models) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(models, ignored)) {
+    names.push_back((models.filename() / entry.path().filename()).string());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace
@@ -104,8 +121,8 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
       study::difference_to_unfinished(directory, kSimulateProgram, asked, inputs);
   output.was_begun_ = difference.has_value();
   if (difference && !difference->empty()) {
-    return not_empty(directory,
-                     fmt::format("holds an unfinished run with other settings ({})", *difference));
+    return not_empty(directory, fmt::format("holds {} with other settings ({})",
+                                            study::unfinished_words(directory), *difference));
   }
   if (!difference) {
     STARLING_TRY(check_new(directory));
@@ -118,8 +135,8 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
 }
 
 std::vector<std::string> SimulationOutput::files() {
-  return {
-      report::kUnfinishedFile, "checkpoint.state", "models", "run.json", "report.html", "curves"};
+  return {report::kUnfinishedFile, "checkpoint.state", "models",         "run.json",
+          "report.html",           "curves",           report::kSumsFile};
 }
 
 Result<void> SimulationOutput::begin_again() {
@@ -138,6 +155,7 @@ Result<void> SimulationOutput::write_unfinished(const std::string& record) const
 Result<void> SimulationOutput::finish(const std::string& record) const {
   // run.json says that all is there, so it comes last.
   STARLING_TRY(report::write_report(directory_, report::RunKind::kFederated, record));
+  STARLING_TRY(report::write_sums(directory_, model_names(models()), "run.json", record));
   STARLING_TRY(write_durably(directory_ / "run.json", as_bytes(record)));
   STARLING_TRY(remove_durably(checkpoint()));
   return remove_durably(directory_ / report::kUnfinishedFile);

@@ -69,14 +69,15 @@ Result<std::optional<std::vector<std::size_t>>> find_columns(const Dataset& data
 }
 
 Error texts_without_numbers(const NamedAs& as) {
-  if (!as.is_private) {
+  if (!as.is_private && !as.run_is_job) {
     return unsupported("text-labels", "the labels of " + as.data + " are texts, and those of " +
                                           as.run + " are numbers: write both alike");
   }
-  return unsupported("text-labels",
-                     "the labels of the data are texts, and the run does not say which class each "
-                     "one is: set data.class-names in its job, or write the classes' numbers, "
-                     "from 0");
+  return unsupported("text-labels", "the labels of " + as.data + " are texts, and " + as.run +
+                                        " does not say which class each one is: set "
+                                        "data.class-names in " +
+                                        (as.run_is_job ? "it" : "its job") +
+                                        ", or write the classes' numbers, from 0");
 }
 
 Error unknown_classes(const std::vector<std::string>& unknown, const RowNames& names,

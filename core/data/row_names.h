@@ -29,6 +29,7 @@ struct NamedAs {
   std::string data = "the data";
   std::string run = "the run";
   bool is_private = true;
+  bool run_is_job = false;  // there are no rows beside a job, which need not say what labels mean
 };
 
 // Whether `dataset` is as the names have it, or has none of its own, and is scaled so. The errors

@@ -36,12 +36,24 @@ int rank(std::string_view key) {
   return last_word(key) == "seed" ? 5 : 4;
 }
 
-std::string said(std::string_view key, const std::string& value) {
+// Whether the last word of `key` is that of another one too: "algorithm.momentum",
+// "train.momentum".
+bool shares_word(std::string_view key, std::span<const std::string> keys) {
+  return std::ranges::count(keys, last_word(key), last_word) > 1;
+}
+
+std::string said(std::string_view key, const std::string& value, bool whole_key) {
   std::string text = value.empty() ? "none" : value;
   if (rank(key) < 3) return text;
   if (key == "nodes" || key == "topology.nodes") return text + " nodes";
   if (key == "clients") return text + " clients";
-  return fmt::format("{} {}", last_word(key), text);
+  return fmt::format("{} {}", whole_key ? key : last_word(key), text);
+}
+
+std::string column_title(std::string_view key) {
+  const std::string_view word = last_word(key);
+  const bool says_nothing = word == "name" || word == "spec";
+  return std::string(says_nothing && word != key ? key.substr(0, key.rfind('.')) : word);
 }
 
 // The keys whose values differ among the runs of a kind, most telling first; of jobs with names of
@@ -189,6 +201,11 @@ void leave_out_empty_columns(Comparison& comparison) {
 
 }  // namespace
 
+std::string end_mark(const Run& run) {
+  if (run.failed) return " (failed)";
+  return run.unfinished ? " (unfinished)" : "";
+}
+
 Differences differences(std::span<const Run> runs) {
   const bool mixed =
       std::ranges::any_of(runs, [&](const Run& run) { return run.kind != runs.front().kind; });
@@ -225,18 +242,23 @@ Differences all_differences(std::span<const Run> runs) {
   return found;
 }
 
-std::string column_title(std::string_view key) {
-  const std::string_view word = last_word(key);
-  const bool says_nothing = word == "name" || word == "spec";
-  std::string title(says_nothing && word != key ? key.substr(0, key.rfind('.')) : word);
-  std::ranges::replace(title, '-', ' ');
-  return title;
+std::vector<std::string> column_titles(std::span<const std::string> keys) {
+  std::vector<std::string> titles;
+  std::ranges::transform(keys, std::back_inserter(titles), column_title);
+  const std::vector<std::string> shortest = titles;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (std::ranges::count(shortest, shortest[i]) > 1) titles[i] = keys[i];
+    std::ranges::replace_if(
+        titles[i], [](char c) { return c == '-' || c == '.'; }, ' ');
+  }
+  return titles;
 }
 
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values) {
   std::string name;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (!values[i].empty()) name += (name.empty() ? "" : ", ") + said(keys[i], values[i]);
+    if (values[i].empty()) continue;
+    name += (name.empty() ? "" : ", ") + said(keys[i], values[i], shares_word(keys[i], keys));
   }
   return name;
 }
@@ -259,7 +281,7 @@ std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
   const std::set<std::string> distinct(names.begin(), names.end());
   if (distinct.size() < names.size()) names = names_of(SIZE_MAX);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].unfinished && runs.size() > 1) names[i] += " (unfinished)";
+    if (runs.size() > 1) names[i] += end_mark(runs[i]);
   }
   tell_apart(runs, names);
   return names;

@@ -13,6 +13,9 @@
 
 namespace starling::report {
 
+// Behind the name of a run that did not end as it should: " (unfinished)", " (failed)".
+std::string end_mark(const Run& run);
+
 // The settings in which runs of one kind differ, most telling first.
 struct Differences {
   std::vector<std::string> keys;
@@ -26,8 +29,8 @@ Differences differences(std::span<const Run> runs);
 // number of clients only one kind has.
 Differences all_differences(std::span<const Run> runs);
 
-// A setting as the title of a column, "learning rate".
-std::string column_title(std::string_view key);
+// Settings as titles of columns, all different: "learning rate", "algorithm momentum".
+std::vector<std::string> column_titles(std::span<const std::string> keys);
 
 // The words of a name for some of the keys of a run: "ring, local-steps 8".
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values);

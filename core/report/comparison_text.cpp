@@ -31,10 +31,9 @@ Leading leading_columns(std::span<const Run> runs, std::span<const std::string> 
   if (distinct.size() < runs.size()) return leading;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     for (std::string& value : apart.values[i]) value = value.empty() ? "–" : value;
-    if (runs[i].unfinished) apart.values[i].back() += " (unfinished)";
+    apart.values[i].back() += end_mark(runs[i]);
   }
-  leading.titles.clear();
-  for (const std::string& key : apart.keys) leading.titles.push_back(column_title(key));
+  leading.titles = column_titles(apart.keys);
   leading.rows = std::move(apart.values);
   return leading;
 }

@@ -133,6 +133,8 @@ struct Run {
   bool real_time = false;       // of launched processes: "virtual" seconds are real
   bool unfinished = false;      // it was stopped, or is still at work
   bool has_checkpoint = false;  // of an unfinished run: it goes on from there
+  bool failed = false;          // it ended by an error
+  std::string failure = {};     // which; "" where it is not known
   // Of a federated run.
   std::string state = {};          // "completed"
   std::string stopped_early = {};  // why; empty: it did not

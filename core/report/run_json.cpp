@@ -106,6 +106,8 @@ Result<Run> parse_summary(std::string_view text, std::optional<double>& last_ste
   Run run;
   STARLING_TRY(parse_program(object, kSummary, run));
   run.real_time = run.program.starts_with("starling-gossip launch");
+  STARLING_ASSIGN(run.failure, text_member(object, "failed", kSummary));
+  run.failed = !run.failure.empty();
   STARLING_ASSIGN(run.algorithm, text_member(object, "algorithm", kSummary));
   STARLING_ASSIGN(run.trace_sha256, text_member(object, "trace_sha256", kSummary));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kSummary));
@@ -202,6 +204,11 @@ Result<Evaluation> parse_round(const json::object& round, std::string_view where
 
 Result<void> parse_outcome(const json::object& object, Run& run) {
   STARLING_ASSIGN(run.state, text_member(object, "state", kRun));
+  run.failed = run.state == "failed";
+  STARLING_ASSIGN(const json::object* error, object_member(object, "error", kRun));
+  if (error != nullptr) {
+    STARLING_ASSIGN(run.failure, text_member(*error, "message", kRun));
+  }
   STARLING_ASSIGN(run.stopped_early, text_member(object, "stopped_early", kRun));
   STARLING_ASSIGN(const json::object* best, object_member(object, "best_round", kRun));
   if (best == nullptr) return {};

@@ -204,6 +204,12 @@ std::string footer(const Run& run) {
   return text;
 }
 
+std::string failed_note(const Run& run) {
+  return fmt::format("Failed{}. This is what was measured until {} {}.",
+                     run.failure.empty() ? "" : ": " + run.failure,
+                     run.kind == RunKind::kFederated ? "round" : "step", said(run.steps));
+}
+
 std::string unfinished_note(const Run& run) {
   const bool federated = run.kind == RunKind::kFederated;
   const auto asked = run.setting(federated ? "rounds" : "steps");
@@ -225,8 +231,12 @@ std::string subtitle_of(const Run& run) {
   std::string text = run.kind == RunKind::kGossip ? "Gossip run" : "Federated run";
   const auto add = [&](const std::string& more) { text += " · " + more; };
   if (run.nodes) add(format_count(*run.nodes) + " nodes");
-  if (run.unfinished) add("unfinished");
-  if (!run.state.empty()) add(run.state);
+  if (run.failed) {
+    add("failed");
+  } else if (run.unfinished) {
+    add("unfinished");
+  }
+  if (!run.state.empty() && !run.failed) add(run.state);
   for (const char* key : {"dataset", "partition"}) {
     const auto value = run.setting(std::string("data.") + key);
     if (value && !value->empty()) add(*value);
@@ -236,9 +246,16 @@ std::string subtitle_of(const Run& run) {
 }
 
 std::string render_one(const Run& run, const std::string& name, std::span<const LeftOut> left_out) {
-  Page page(title_of(run, name), subtitle_of(run));
+  // Of one that stands for a study, first how much that is of it.
+  Page page = left_out.empty() ? Page(title_of(run, name), subtitle_of(run))
+                               : Page(finished_of({&run, 1}, left_out),
+                                      title_of(run, name) + " · " + subtitle_of(run));
   page.headlines(headlines(run));
-  if (run.unfinished) page.paragraph(unfinished_note(run));
+  if (run.failed) {
+    page.paragraph(failed_note(run));
+  } else if (run.unfinished) {
+    page.paragraph(unfinished_note(run));
+  }
   add_left_out(page, left_out);
   if (!run.stopped_early.empty()) page.paragraph("Stopped early: " + run.stopped_early + ".");
   add_charts(page, {{&run, 1}, {&name, 1}});

@@ -152,8 +152,9 @@ std::vector<std::vector<std::size_t>> group_by_seed(std::span<const Run> runs) {
   std::vector<std::set<std::string>> seeds;
   std::map<std::pair<RunKind, Pairs>, std::size_t> group_of;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    // What an unfinished run has measured is no sample of what the others ended with.
-    const auto seed = runs[i].unfinished ? std::nullopt : seed_of(runs[i]);
+    // What an unfinished or failed run has measured is no sample of what the others ended with.
+    const bool has_end = !runs[i].unfinished && !runs[i].failed;
+    const auto seed = has_end ? seed_of(runs[i]) : std::nullopt;
     const std::pair key(runs[i].kind, without_seed(runs[i].told()));
     const auto found = group_of.find(key);
     // A seed that is there already would be the same run once more.

@@ -285,14 +285,8 @@ void add_runs(Page& page, const Study& study) {
 }
 
 std::string title_of(const Study& study, std::span<const LeftOut> left_out) {
-  const auto shown = std::ranges::count(study.runs, true, &Run::unfinished);
-  const std::size_t unfinished = static_cast<std::size_t>(shown) + left_out.size();
   const std::string count = counted(study.runs.size(), "run");
-  if (unfinished > 0) {
-    const std::size_t all = study.runs.size() + left_out.size();
-    return fmt::format("{} of {} {} finished", all - unfinished, counted(all, "run"),
-                       all - unfinished == 1 ? "has" : "have");
-  }
+  if (std::string finished = finished_of(study.runs, left_out); !finished.empty()) return finished;
   const std::size_t groups = study.names.size();
   if (!study.groups.several() || groups == 1) return count + " compared";
   return fmt::format("{} settings compared, {}", groups, count);
@@ -306,6 +300,15 @@ void add_left_out(Page& page, std::span<const LeftOut> left_out) {
   for (const LeftOut& run : left_out) facts.push_back({run.name, run.reason});
   page.section("Left out", "Runs of the study that have no part in what follows.");
   page.facts(facts);
+}
+
+std::string finished_of(std::span<const Run> shown, std::span<const LeftOut> left_out) {
+  const auto finished = static_cast<std::size_t>(
+      std::ranges::count_if(shown, [](const Run& run) { return !run.unfinished && !run.failed; }));
+  const std::size_t all = shown.size() + left_out.size();
+  if (finished == all) return "";
+  return fmt::format("{} of {} {} finished", finished, counted(all, "run"),
+                     finished == 1 ? "has" : "have");
 }
 
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out) {

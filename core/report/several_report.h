@@ -13,6 +13,9 @@ namespace starling::report {
 // A section that names them; none where there are none.
 void add_left_out(Page& page, std::span<const LeftOut> left_out);
 
+// How many of a study's runs have finished, where some have not; else "".
+std::string finished_of(std::span<const Run> shown, std::span<const LeftOut> left_out);
+
 // Requires: at least two runs.
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out = {});
 

@@ -13,6 +13,7 @@
 #include "core/base/durable_file.h"
 #include "core/report/comparison.h"
 #include "core/report/curve_files.h"
+#include "core/report/file_sums.h"
 #include "core/report/json_members.h"
 #include "core/report/run_directory.h"
 #include "core/report/run_report.h"
@@ -104,6 +105,23 @@ PlannedRuns read_planned(const std::filesystem::path& directory) {
   return planned;
 }
 
+// Why it is left out; null: it has not measured anything.
+std::string reason_of(const Run* run) {
+  if (run == nullptr || !run->failed) return kNotFinished;
+  return run->failure.empty() ? "failed" : "failed: " + run->failure;
+}
+
+// Sentences about the files that a page is made of, and about the others; "": none has changed.
+std::pair<std::string, std::string> damage_of(const std::filesystem::path& directory) {
+  std::vector<std::string> needed;
+  std::vector<std::string> others;
+  for (std::string& name : changed_files(directory)) {
+    const bool is_needed = name == "metrics.jsonl" || name == "summary.json" || name == "run.json";
+    (is_needed ? needed : others).push_back(std::move(name));
+  }
+  return {damage_sentence(needed), damage_sentence(others)};
+}
+
 // By its name, "accuracy-by-step.csv".
 bool is_curve(const std::string& name) {
   return name.find("-by-") != name.npos && (name.ends_with(".csv") || name.ends_with(".svg"));
@@ -119,6 +137,12 @@ Result<void> write_all(const std::filesystem::path& directory,
 
 }  // namespace
 
+std::string damage_sentence(std::span<const std::string> names) {
+  if (names.empty()) return "";
+  return fmt::format("{} {} changed since the run ended", fmt::join(names, ", "),
+                     names.size() == 1 ? "has" : "have");
+}
+
 bool holds_run(const std::filesystem::path& directory) {
   return holds_end(directory) || is_file(directory / kUnfinishedFile);
 }
@@ -128,27 +152,36 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   const PlannedRuns planned = read_planned(directory);
   const std::map<std::string, std::string>& failures = planned.failures;
   std::vector<Run> unfinished;
+  std::optional<Error> damage;  // the first that was found
+  const auto leave_out_damaged = [&](const std::string& name, const Error& error) {
+    if (!damage) damage = error;
+    study.left_out.push_back({name, kUnreadable + error.message()});
+  };
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (!entry.is_directory(ignored)) continue;
     const std::string name = entry.path().filename().string();
     const bool ended = holds_end(entry.path());
     if (!ended && !holds_beginning(entry.path()) && !failures.contains(name)) continue;
-    if (ended) {
-      STARLING_ASSIGN(Run run, read_run(entry.path()));
-      if (is_whole(run)) {
-        study.runs.push_back(std::move(run));
+    auto run = read_run(entry.path());
+    if (run && ended && is_whole(*run)) {
+      const auto [needed, others] = damage_of(entry.path());
+      if (!needed.empty()) {
+        leave_out_damaged(name, rejected("bad-run", needed));
         continue;
       }
+      if (!others.empty()) study.damaged.push_back({name, others});
+      study.runs.push_back(std::move(*run));
+      continue;
     }
     const auto failure = failures.find(name);
     if (failure != failures.end()) {
       study.left_out.push_back({name, "failed: " + failure->second});
-    } else if (ended) {
-      study.left_out.push_back({name, "failed"});
+    } else if (run || run.error().code() == "no-run") {
+      study.left_out.push_back({name, reason_of(run ? &*run : nullptr)});
+      if (run && !ended) unfinished.push_back(std::move(*run));
     } else {
-      study.left_out.push_back({name, kNotFinished});
-      if (auto run = read_run(entry.path())) unfinished.push_back(std::move(*run));
+      leave_out_damaged(name, run.error());
     }
   }
   if (study.runs.empty() && !unfinished.empty()) {
@@ -162,6 +195,7 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(directory, ignored)) {
     return rejected("no-run", fmt::format("there is no {}", directory.string()));
   }
+  if (study.runs.empty() && damage) return *damage;
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
                                           "--out writes one",

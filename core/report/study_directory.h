@@ -14,17 +14,25 @@
 namespace starling::report {
 
 struct StudyRuns {
-  std::vector<Run> runs;          // by the settings that differ, numbers as numbers
-  std::vector<LeftOut> left_out;  // whose runs failed, have not finished or have not begun
+  std::vector<Run> runs;  // by the settings that differ, numbers as numbers
+  // Whose runs failed, have not finished, have not begun or cannot be read.
+  std::vector<LeftOut> left_out;
+  std::vector<LeftOut> damaged;  // shown all the same: a file that the page does not need
 };
 
-inline constexpr const char* kNotBegun = "has not begun";  // the reason of a LeftOut
+// Reasons of a LeftOut; of the second the beginning.
+inline constexpr const char* kNotBegun = "has not begun";
+inline constexpr const char* kUnreadable = "cannot be read: ";
+
+// "metrics.jsonl has changed since the run ended"; "" of none.
+std::string damage_sentence(std::span<const std::string> names);
 
 // Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);
 
 // The finished runs in the directories in `directory`, or where none is finished, what the
-// unfinished ones have measured. "no-run" where there is none; else as read_run().
+// unfinished ones have measured. "no-run" where there is none; as read_run() where none can be
+// read.
 [[nodiscard]] Result<StudyRuns> read_study(const std::filesystem::path& directory);
 
 struct CurveFormats {

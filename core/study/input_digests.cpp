@@ -12,6 +12,7 @@
 
 #include "core/base/digest.h"
 #include "core/data/load.h"
+#include "core/report/file_sums.h"
 
 namespace starling::study {
 namespace {
@@ -69,17 +70,6 @@ fs::path path_in(const Settings::value_type& setting) {
   return {};
 }
 
-// False: it cannot be read.
-bool add_content(Sha256& digest, const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> piece(std::size_t{1} << 20);
-  while (file) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    digest.update(as_bytes({piece.data(), static_cast<std::size_t>(file.gcount())}));
-  }
-  return file.eof();
-}
-
 std::string digest_of_directory(const fs::path& path) {
   std::error_code ignored;
   std::vector<fs::path> files;
@@ -91,7 +81,7 @@ std::string digest_of_directory(const fs::path& path) {
   for (const fs::path& file : files) {
     const std::uintmax_t bytes = fs::file_size(file, ignored);
     digest.update(as_bytes(fmt::format("{} {}\n", file.filename().string(), bytes)));
-    if (!add_content(digest, file)) digest.update(as_bytes("cannot be read\n"));
+    if (!report::add_file(digest, file)) digest.update(as_bytes("cannot be read\n"));
   }
   return std::move(digest).finish().hex();
 }
@@ -102,7 +92,7 @@ std::string digest_of(const fs::path& path) {
   if (fs::is_directory(path, ignored)) return digest_of_directory(path);
   if (!fs::is_regular_file(path, ignored)) return {};
   Sha256 digest;
-  if (!add_content(digest, path)) return {};
+  if (!report::add_file(digest, path)) return {};
   return std::move(digest).finish().hex();
 }
 

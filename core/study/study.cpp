@@ -187,12 +187,17 @@ std::string value_of(const Settings& settings, const std::string& key) {
   return found == settings.end() || found->second.empty() ? "not set" : found->second;
 }
 
-Error other_settings(const std::filesystem::path& directory, std::string_view state,
+Error other_settings(const std::filesystem::path& directory, std::string_view run,
                      const std::string& difference) {
   return rejected("out-not-empty",
-                  fmt::format("{} holds {} run with other settings ({}): name a new directory with "
+                  fmt::format("{} holds {} with other settings ({}): name a new directory with "
                               "--out, or remove that run",
-                              directory.string(), state, difference));
+                              directory.string(), run, difference));
+}
+
+std::string unfinished_words(const report::Run& run) {
+  if (!run.failed) return "an unfinished run";
+  return run.failure.empty() ? "a failed run" : fmt::format("a failed run ({})", run.failure);
 }
 
 // Of what both runs have read.
@@ -209,11 +214,11 @@ std::optional<std::string> changed_input(const Settings& recorded, const Setting
 Result<void> check_same_finished(const report::Run& run, const std::filesystem::path& directory,
                                  const Settings& settings, InputDigests& digests) {
   if (const auto differs = difference(run.told(), settings)) {
-    return other_settings(directory, "a finished", *differs);
+    return other_settings(directory, "a finished run", *differs);
   }
   if (run.inputs.empty()) return {};
   const auto changed = changed_input(run.inputs, digests.of(settings));
-  return changed ? other_settings(directory, "a finished", *changed) : Result<void>();
+  return changed ? other_settings(directory, "a finished run", *changed) : Result<void>();
 }
 
 // Files that are of no run are not removed.
@@ -250,7 +255,7 @@ Result<Found> find_run(const std::filesystem::path& directory, const Program& pr
         run->unfinished
             ? difference_to_unfinished(*run, program.name, settings, digests.of(settings))
             : difference(run->told(), settings).value_or("");  // it failed
-    if (!differs.empty()) return other_settings(directory, "an unfinished", differs);
+    if (!differs.empty()) return other_settings(directory, unfinished_words(*run), differs);
   }
   STARLING_TRY(check_no_strangers(directory, program));
   return Found{run && run->unfinished ? Held::kUnfinished : Held::kNothing};
@@ -402,6 +407,15 @@ Result<void> write_reports(const Options& options, json::object& study,
   const auto found = report::read_study(options.out);
   if (!found && found.error().code() == "no-run") return {};  // none has ended
   if (!found) return found.error();
+  for (const report::LeftOut& run : found->left_out) {
+    if (!run.reason.starts_with(report::kUnreadable)) continue;
+    around.err << fmt::format("note: {} {}; it is left out\n", escape_controls(run.name),
+                              escape_controls(run.reason));
+  }
+  for (const report::LeftOut& run : found->damaged) {
+    around.err << fmt::format("note: {}: {}\n", escape_controls(run.name),
+                              escape_controls(run.reason));
+  }
   const std::filesystem::path page = options.out / "report.html";
   STARLING_TRY(
       report::write_comparison(found->runs, page, {.csv = true, .svg = true}, found->left_out));
@@ -458,6 +472,11 @@ std::optional<std::string> difference_to_unfinished(const std::filesystem::path&
   }
   if (!holds(directory / report::kUnfinishedFile)) return std::nullopt;
   return std::string("unfinished.json cannot be read");
+}
+
+std::string unfinished_words(const std::filesystem::path& directory) {
+  const auto run = report::read_run(directory);
+  return unfinished_words(run ? *run : report::Run());
 }
 
 Result<bool> skip_finished(const std::filesystem::path& directory, const Settings& settings,

@@ -86,6 +86,10 @@ std::optional<std::string> difference_to_unfinished(const std::filesystem::path&
                                                     const Settings& settings,
                                                     const Settings& inputs);
 
+// How errors name the run in the directory, which has not finished: "an unfinished run", "a
+// failed run (the loss is not finite)".
+std::string unfinished_words(const std::filesystem::path& directory);
+
 // Whether the directory holds this run, finished, so that it need not run again: then says so.
 // "out-not-empty" where it holds a finished run of other settings, or whose files have changed.
 [[nodiscard]] Result<bool> skip_finished(const std::filesystem::path& directory,

@@ -61,7 +61,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (came.was_kept) forgot_run_ = roster.run_identity();
   act(peer::KeepRoster{came.roster});
   act(peer::SetRoster{came.roster});
-  unreached_.clear();
+  if (!same_epoch) unreached_.clear();
   renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
 }
 

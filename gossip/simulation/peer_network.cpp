@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gossip/peer/link_rules.h"
+#include "gossip/peer/shut_out.h"
 
 namespace starling::gossip {
 
@@ -138,6 +139,10 @@ class PeerNetwork::Links final : public PeerTransport {
   bool admits(const std::string& other) const {
     return !stopping_ && roster_ && other != name_ && member_of(other);
   }
+  // By a TLS alert.
+  bool shuts_out(const std::string& other) const {
+    return !stopping_ && roster_ && !member_of(other);
+  }
   Connection::Side make_side(const std::string& other, bool dialled) {
     const auto check = [this, other](const protocol::VectorTransfer& transfer) -> Result<void> {
       const auto member = member_of(other);
@@ -159,7 +164,7 @@ class PeerNetwork::Links final : public PeerTransport {
     if (!member) return;
     dialling.once = false;
     dialling.not_before = now() + dialling.backoff.next();
-    if (failure && !is_up(*member)) handlers_.on_down(*member, *failure);
+    if (failure && !is_up(*member)) handlers_.on_down(*member, as_not_dialled(other, *failure));
     consider();
   }
 
@@ -170,6 +175,9 @@ class PeerNetwork::Links final : public PeerTransport {
     const auto member = member_of(other);
     if (!member) {
       return end(connection, side, rejected("not-a-member", other + " is no longer a member"));
+    }
+    if (const auto* bye = std::get_if<protocol::Bye>(&envelope.message)) {
+      return end(connection, side, as_shut_out(other, retry(bye->code, bye->message)));
     }
     if (!own.hello) return take_hello(connection, side, std::get<PeerHello>(envelope.message));
     if (is_use(envelope.message)) own.used_at = now();
@@ -208,13 +216,18 @@ class PeerNetwork::Links final : public PeerTransport {
     const auto [first, last] = open_.equal_range(other);
     open_.erase(std::find_if(
         first, last, [&](const auto& entry) { return entry.second.connection == connection; }));
-    network_.carry(connection, side, std::nullopt);
+    std::optional<Envelope> goodbye;
+    if (reason.kind() == ErrorKind::kRejected) {
+      goodbye = Envelope{protocol::Bye{reason.code(), reason.message()}, {}};
+    }
+    network_.carry(connection, side, std::move(goodbye));
     const auto present = links_.find(other);
     const bool was_up = present != links_.end() && present->second.connection == connection;
     if (was_up) links_.erase(present);
     if (stopping_) return;
     const auto member = member_of(other);
-    if (was_up && member) handlers_.on_down(*member, reason);
+    const bool shut_out = reason.code() == "shut-out" && !own.hello && !links_.contains(other);
+    if ((was_up || shut_out) && member) handlers_.on_down(*member, reason);
     consider();
   }
 
@@ -444,7 +457,11 @@ void PeerNetwork::connect(const std::string& from, const std::string& to) {
       }
     });
   }
-  dialler.dialled(to, std::nullopt);
+  std::optional<Error> refusal;
+  if (dialled.shuts_out(from)) {
+    refusal = not_authorised("refused-wrong-federation", "the other side has no such member");
+  }
+  dialler.dialled(to, refusal);
 }
 
 void PeerNetwork::carry(const ConnectionPtr& connection, int side, std::optional<Envelope> frame) {

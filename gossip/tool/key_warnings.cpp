@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/config/needs.h"
+#include "core/data/load.h"
 #include "gossip/simulation/experiment.h"
 
 namespace starling::gossip {
@@ -45,6 +46,15 @@ std::vector<ReadBy> readers_of_network(const NetOptions& options) {
   return rules;
 }
 
+// A test split is evaluated on, and no rows need be held out. A 0 turns off what is not on.
+bool holds_out_for_nothing(const NetOptions& options) {
+  const NetEvaluateOptions& evaluate = options.evaluate;
+  if (evaluate.dataset != "auto" || options.model.is_external()) return false;
+  if (evaluate.hold_out == 0 || evaluate.hold_out == data::kHoldOut) return false;
+  const auto spec = data::DatasetSpec::parse(options.data.dataset);
+  return spec && spec->has_test_split();
+}
+
 }  // namespace
 
 std::vector<std::string> warnings_of_keys(const config::Binder& binder, const NetOptions& options) {
@@ -54,6 +64,9 @@ std::vector<std::string> warnings_of_keys(const config::Binder& binder, const Ne
   for (auto&& more :
        {config::unread_keys(readers_of_network(options), settings, defaults), warnings(options)}) {
     std::ranges::copy(more, std::back_inserter(sentences));
+  }
+  if (holds_out_for_nothing(options)) {
+    sentences.push_back("evaluate.hold-out has no effect: data.dataset has a test split");
   }
   return sentences;
 }

@@ -15,6 +15,7 @@
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
 #include "core/report/comparison_text.h"
+#include "core/report/file_sums.h"
 #include "core/report/seed_groups.h"
 #include "core/report/study_directory.h"
 #include "gossip/tool/commands.h"
@@ -116,11 +117,17 @@ void print(const std::vector<report::Run>& runs, const std::filesystem::path& pa
 }
 
 void note_unfinished(const report::Run& run, std::ostream& err) {
-  if (!run.unfinished) return;
-  err << fmt::format("note: {} has not finished; the report ends at {} {:.0f}\n",
-                     escape_controls(run.directory.string()),
-                     run.kind == report::RunKind::kFederated ? "round" : "step",
-                     run.steps.value_or(0));
+  if (!run.unfinished && !run.failed) return;
+  const std::string why = run.failure.empty() ? "" : ": " + escape_controls(run.failure);
+  err << fmt::format(
+      "note: {} {}; the report ends at {} {:.0f}\n", escape_controls(run.directory.string()),
+      run.failed ? "failed" + why : "has not finished",
+      run.kind == report::RunKind::kFederated ? "round" : "step", run.steps.value_or(0));
+}
+
+void note_damage(const std::string& run, const std::string& damage, std::ostream& err) {
+  if (damage.empty()) return;
+  err << fmt::format("note: {}: {}\n", escape_controls(run), escape_controls(damage));
 }
 
 // What is to be shown.
@@ -134,6 +141,7 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
   if (report::holds_run(directory)) {
     STARLING_ASSIGN(report::Run run, report::read_run(directory));
     note_unfinished(run, err);
+    note_damage(directory, report::damage_sentence(report::changed_files(directory)), err);
     shown.runs.push_back(std::move(run));
     return {};
   }
@@ -143,6 +151,7 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
   }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
   for (const report::Run& run : study.runs) note_unfinished(run, err);
+  for (const report::LeftOut& run : study.damaged) note_damage(run.name, run.reason, err);
   std::size_t not_begun = 0;
   for (const report::LeftOut& run : study.left_out) {
     if (run.reason == report::kNotBegun) {

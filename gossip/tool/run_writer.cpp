@@ -11,6 +11,7 @@
 #include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_directory.h"
 #include "core/sim/written_values.h"
 #include "core/study/input_digests.h"
@@ -124,6 +125,12 @@ boost::json::object beginning_to_json(std::string_view program, const Experiment
   return beginning;
 }
 
+Result<void> write_unfinished(const std::filesystem::path& directory,
+                              const boost::json::object& beginning) {
+  const std::string text = boost::json::serialize(beginning) + "\n";
+  return write_durably(directory / report::kUnfinishedFile, as_bytes(text));
+}
+
 }  // namespace
 
 boost::json::object to_json(const Measurement& m) {
@@ -176,22 +183,26 @@ Result<RunWriter> RunWriter::begin_or_resume(const std::filesystem::path& direct
   Settings inputs = study::InputDigests().of(settings);
   const auto difference = study::difference_to_unfinished(directory, program, settings, inputs);
   if (difference && !difference->empty()) {
-    return rejected("out-not-empty",
-                    fmt::format("{} holds an unfinished run with other settings ({}): name a new "
-                                "directory with --out, or remove it",
-                                directory.string(), *difference));
+    return rejected(
+        "out-not-empty",
+        fmt::format("{} holds {} with other settings ({}): name a new directory with "
+                    "--out, or remove it",
+                    directory.string(), study::unfinished_words(directory), *difference));
   }
-  if (!difference) {
-    STARLING_TRY(check_new(directory));
-    const std::string text =
-        boost::json::serialize(beginning_to_json(program, experiment, settings, inputs)) + "\n";
-    STARLING_TRY(write_durably(directory / report::kUnfinishedFile, as_bytes(text)));
-  }
+  if (!difference) STARLING_TRY(check_new(directory));
+  auto beginning = beginning_to_json(program, experiment, settings, inputs);
+  STARLING_TRY(write_unfinished(directory, beginning));
   sweep_temporaries(directory);
   STARLING_ASSIGN(RunWriter writer, open(directory));
+  writer.beginning_ = std::move(beginning);
   writer.inputs_ = std::move(inputs);
   writer.in_use_ = std::move(in_use);
   return writer;
+}
+
+Result<void> RunWriter::fail(const Error& why) {
+  beginning_["failed"] = why.message();
+  return write_unfinished(directory_, beginning_);
 }
 
 std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& directory) {
@@ -209,6 +220,7 @@ std::vector<std::string> RunWriter::files() {
           "presence.csv",
           "report.html",
           "curves",
+          report::kSumsFile,
           "summary.json"};
 }
 
@@ -253,6 +265,9 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   STARLING_TRY(sync_file(directory_ / "metrics.jsonl"));
   const std::string text = boost::json::serialize(summary) + "\n";
   STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
+  const std::vector<std::string> names = {"metrics.jsonl", "model.safetensors", "topology.svg",
+                                          "links.csv",     "speeds.csv",        "presence.csv"};
+  STARLING_TRY(report::write_sums(directory_, names, "summary.json", text));
   STARLING_TRY(write_durably(directory_ / "summary.json", as_bytes(text)));
   STARLING_TRY(remove_durably(directory_ / report::kCheckpointFile));
   return remove_durably(directory_ / report::kUnfinishedFile);

@@ -41,6 +41,9 @@ class RunWriter {
   // Appends a line to metrics.jsonl.
   [[nodiscard]] Result<void> write(const Measurement& measurement);
 
+  // Says in unfinished.json why the run ended without an end, until it goes on.
+  [[nodiscard]] Result<void> fail(const Error& why);
+
   // model.safetensors, topology.svg, what was drawn for links and nodes, report.html, and
   // summary.json, which says that all is there and so comes last. `program`: what ran, as in
   // "starling-gossip simulate".
@@ -52,8 +55,9 @@ class RunWriter {
   explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   std::filesystem::path directory_;
-  DirectoryLock in_use_;  // while it writes
-  Settings inputs_;       // digests of its files (study::InputDigests), as it began
+  DirectoryLock in_use_;           // while it writes
+  Settings inputs_;                // digests of its files (study::InputDigests), as it began
+  boost::json::object beginning_;  // of unfinished.json
   std::ofstream metrics_;
 };
 

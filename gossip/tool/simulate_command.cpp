@@ -93,9 +93,14 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
     if (hooks.on_measurement) hooks.on_measurement(measurement);
     if (writer && written) written = writer->write(measurement);
   };
-  STARLING_ASSIGN(SimulationResult result,
-                  simulate(experiment, flags.threads, clock, all,
-                           flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence));
+  auto simulated = simulate(experiment, flags.threads, clock, all,
+                            flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence);
+  // A full disk is no failure of the run. The error itself matters more than that it is written.
+  if (writer && !simulated && simulated.error().kind() == ErrorKind::kRejected &&
+      simulated.error().code() != "stopped") {
+    (void)writer->fail(simulated.error());
+  }
+  STARLING_ASSIGN(SimulationResult result, std::move(simulated));
   if (!written) return written.error();
   if (writer) {
     STARLING_TRY(writer->finish(kProgram, experiment, result, settings));

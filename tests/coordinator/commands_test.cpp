@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "coordinator/commands/text_table.h"
 #include "core/base/durable_file.h"
 #include "core/base/word_wrap.h"
 #include "core/data/load.h"
@@ -868,6 +869,17 @@ TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
   EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
 }
 
+// A member that has been silent for days must not look like one that reported a second ago.
+TEST(RecentTimeCell, HasTheDateWhereItIsNotOfToday) {
+  const boost::json::value report{{"time", "2026-11-20T09:10:11.500Z"}, {"none", nullptr}};
+  const auto on = [&](const char* now) {
+    return recent_time_cell(report, "time", *parse_rfc3339(now));
+  };
+  EXPECT_EQ(on("2026-11-20T09:10:12Z"), "09:10:11Z");
+  EXPECT_EQ(on("2026-11-23T09:10:12Z"), "2026-11-20 09:10:11Z");
+  EXPECT_EQ(recent_time_cell(report, "none", WallTime()), "-");
+}
+
 TEST_F(CommandsTest, ANetworkInPlaceOfARunningOneIsNoted) {
   federation.start_service();
   federation.join("cam-1", "peer", "127.0.0.1:7000");
@@ -1019,6 +1031,21 @@ TEST_F(CommandsTest, ASimulationThatFailsSaysWhyOnce) {
   EXPECT_THAT(err, ::testing::Not(HasSubstr("\nrun failed: ")));
 }
 
+TEST_F(CommandsTest, ADirectoryOfASimulationThatFailedSaysSo) {
+  const auto out_directory = (directory.path() / "failed").string();
+  const auto at = [&](const char* rate) {
+    return run({"simulate", write_job("rounds = 2\n"), "--clients", "2", "--cohort", "2",
+                "--data.dataset", "synthetic:rows=60,features=4,classes=2", "--learning-rate", rate,
+                "--out", out_directory});
+  };
+  EXPECT_EQ(at("1000000"), 1);
+  for (const char* rate : {"0.1", "1000000"}) {
+    EXPECT_EQ(at(rate), 1);
+    EXPECT_THAT(err, HasSubstr(out_directory + " holds a failed run (round "));
+    EXPECT_THAT(err, HasSubstr("): name a new directory with --out, or remove it"));
+  }
+}
+
 TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
   const auto simulate = [&](const std::string& job, std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"simulate", write_job(job), "--clients", "2", "--cohort", "2"});
@@ -1042,6 +1069,23 @@ TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
                              "synthetic:features=4 says [4], 4 classes"));
   EXPECT_EQ(simulate("[data]\ndataset = \"synthetic:features=3\"\ninput = [4]\nclasses = 4\n"), 2);
   EXPECT_THAT(err, HasSubstr("the job (data.input, data.classes) says [4], 4 classes"));
+}
+
+TEST_F(CommandsTest, DataThatCannotBeReadAreRefusedBeforeAStudyBegins) {
+  const auto file = directory.path() / "rows.csv";
+  const auto study = directory.path() / "study";
+  const auto simulate = [&] {
+    return run({"simulate", write_job("rounds = 1\n"), "--clients", "2", "--cohort", "2",
+                "--data.dataset", "csv:" + file.string(), "--seeds", "1..4", "--out",
+                study.string()});
+  };
+  EXPECT_EQ(simulate(), 2);
+  EXPECT_THAT(err, StartsWith("error: data.dataset: "));
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,0\n2,three,1\n")));
+  EXPECT_EQ(simulate(), 2);
+  EXPECT_THAT(err, HasSubstr("rows.csv"));
+  EXPECT_EQ(std::ranges::count(err, '\n'), 1) << err;
+  EXPECT_FALSE(std::filesystem::exists(study));
 }
 
 TEST_F(CommandsTest, KeysWithoutEffectAreWarnedOf) {

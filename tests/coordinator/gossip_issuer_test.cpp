@@ -63,6 +63,8 @@ TEST_F(GossipIssuerTest, TwoMembersWithOneAddressAreNamed) {
   const auto checked = issuer->check_addresses();
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message(), HasSubstr("10.0.0.1:7000 is the address of cam-1"));
+  EXPECT_EQ(issuer->check_joining("cam-5", "10.0.0.1:7000").error().code(), "address-taken");
+  EXPECT_TRUE(issuer->check_joining("cam-5", "10.0.0.1:7001"));
   revoke("cam-1");
   EXPECT_TRUE(issuer->check_addresses());
 }

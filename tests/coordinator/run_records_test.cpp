@@ -665,6 +665,10 @@ TEST(RunRecords, ColumnsCountByPositionWhereTheJobSaysSoOrAnEarlierVersionBeganT
   job.evaluate.dataset = "csv:" + file.string();
   EXPECT_EQ(prepare_run(job, nullptr)->for_clients.data.columns.size(), 2U);
   job.data.match = kMatchPosition;
+  Job alone;
+  alone.data.match = kMatchPosition;
+  EXPECT_THAT(prepare_run(alone, labelled({"cat", "dog"})).error().message(),
+              HasSubstr("the job does not say which class each one is"));
   EXPECT_TRUE(prepare_run(job, nullptr)->for_clients.data.columns.empty());
   std::string text;
   for (int i = 0; i < 300; ++i) text += fmt::format("{}-{},", std::string(54, 'x'), i);

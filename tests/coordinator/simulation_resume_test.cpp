@@ -101,7 +101,7 @@ class StoppedRun : public ::testing::Test {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path(out))) {
       if (!entry.is_regular_file()) continue;
       const std::string name = std::filesystem::relative(entry.path(), path(out)).string();
-      if (name == "report.html") continue;  // of run.json
+      if (name == "report.html" || name == "SHA256SUMS") continue;  // of run.json
       std::string text = read_text_file(entry.path(), 1 << 24).value();
       found[name] = name == "run.json" ? testing::timeless(text) : text;
     }
@@ -276,6 +276,21 @@ TEST_F(StoppedRun, WithADamagedStateBeginsAgain) {
   EXPECT_THAT(log_.lines,
               Contains(HasSubstr("is damaged: it is not as it was written; the run begins again")));
   EXPECT_EQ(files("out"), files("whole"));
+}
+
+TEST_F(StoppedRun, WithDamagedModelsOfEarlierRoundsNamesThemAndGoesOn) {
+  const Job job = job_of("fedadam");
+  ASSERT_EQ(run(job, {}, "out", 4).error().code(), "stopped");
+  const auto models = path("out") / "models";
+  std::fstream damaged(models / "1.safetensors", std::ios::in | std::ios::out);
+  damaged.seekp(-1, std::ios::end);
+  damaged << 'x';
+  damaged.close();
+  std::filesystem::remove(models / "2.safetensors");
+  ASSERT_TRUE(run(job, {}, "out"));
+  EXPECT_THAT(log_.lines, Contains(HasSubstr("1.safetensors holds a model of SHA-256 ")));
+  EXPECT_THAT(log_.lines, Contains(HasSubstr("2.safetensors is missing; the run goes on without")));
+  EXPECT_EQ(log_.lines.size(), 3U) << "and that it goes on; the others are whole";
 }
 
 TEST_F(StoppedRun, WithTheStateOfAnotherRunBeginsAgain) {

@@ -45,7 +45,13 @@ class StoreLedgerTest : public ::testing::Test {
   const std::unique_ptr<store::Store> store = store::open_store_in_memory();
   std::vector<std::string> admitted;
   int issued = 0;
+  std::string taken;  // an address
   StoreLedger ledger{*store, clock,
+                     [this](const std::string& name, const std::string& address) -> Result<void> {
+                       EXPECT_EQ(name, "cam-7");
+                       if (address != taken) return {};
+                       return rejected("address-taken", address + " is taken");
+                     },
                      [this](const std::string& name, store::Role role) {
                        admitted.push_back(name + " " + std::string(store::to_string(role)));
                      },
@@ -66,6 +72,18 @@ TEST_F(StoreLedgerTest, ATokenAdmitsOneKeyWhateverIsRepeated) {
   EXPECT_EQ(client.certificate_fingerprint, certificate.public_key_digest());
   EXPECT_EQ(client.certificate_expires, certificate.validity().not_after);
   EXPECT_EQ(certificate.identity().value().uri(), "starling://test/peer/cam-7");
+}
+
+TEST_F(StoreLedgerTest, AnAddressThatAnotherMemberHasAdmitsNobody) {
+  taken = "[::1]:7000";
+  const SigningRequest request = new_request();
+  EXPECT_EQ(redeem(request, now).error().code(), "address-taken");
+  EXPECT_EQ(issued, 0);
+  EXPECT_TRUE(admitted.empty());
+  taken.clear();
+  ASSERT_TRUE(redeem(request, now)) << "the token is as it was";
+  taken = "[::1]:7000";
+  EXPECT_TRUE(redeem(request, now)) << "the same request again, of who has joined";
 }
 
 TEST_F(StoreLedgerTest, TheKeyOfATokenIsTheOneThatWasStored) {

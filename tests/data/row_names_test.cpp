@@ -125,5 +125,16 @@ TEST(RowNames, AnErrorAboutOnesOwnFilesNamesWhatDiffers) {
             "both alike");
 }
 
+// It has no labels that could be written alike.
+TEST(RowNames, OfAJobThatDoesNotNameTheClassesItIsSaidHow) {
+  auto dataset = birds();
+  EXPECT_EQ(fit_to(dataset, {}, {"csv:birds.csv", "the job", false, true}).error().message(),
+            "the labels of csv:birds.csv are texts, and the job does not say which class each one "
+            "is: set data.class-names in it, or write the classes' numbers, from 0");
+  EXPECT_EQ(fit_to(dataset, {}).error().message(),
+            "the labels of the data are texts, and the run does not say which class each one is: "
+            "set data.class-names in its job, or write the classes' numbers, from 0");
+}
+
 }  // namespace
 }  // namespace starling::data

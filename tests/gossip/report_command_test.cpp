@@ -67,6 +67,23 @@ TEST_F(ReportCommand, WritesThePageOfARunIntoItsDirectory) {
   EXPECT_TRUE(std::filesystem::exists(path + "/report.html"));
 }
 
+TEST_F(ReportCommand, SaysThatARunFailedAndWhy) {
+  const std::string failed = run("a", "ring");
+  const std::string record = R"({"failed": "the loss is not finite", "settings": {"seed": "1"}})";
+  std::filesystem::remove(failed + "/summary.json");
+  ASSERT_TRUE(write_durably(failed + "/unfinished.json", as_bytes(record)));
+  const Answer alone = report({failed});
+  EXPECT_EQ(alone.code, 0);
+  EXPECT_EQ(alone.err,
+            "note: " + failed + " failed: the loss is not finite; the report ends at step 10\n");
+  EXPECT_THAT(*read_text_file(failed + "/report.html", 1 << 20),
+              HasSubstr("Failed: the loss is not finite. This is what was measured until step 10"));
+  run("b", "ring", "2");
+  const Answer study = report({directory_.path().string()});
+  EXPECT_EQ(study.code, 0);
+  EXPECT_EQ(study.err, "note: a failed: the loss is not finite; it is left out\n");
+}
+
 TEST_F(ReportCommand, SaysThatThereIsNoSuchDirectory) {
   const std::string missing = (directory_.path() / "missing").string();
   const Answer answer = report({missing});

@@ -11,6 +11,8 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "core/linalg/kernels.h"
+#include "core/report/file_sums.h"
+#include "core/report/run_directory.h"
 #include "core/telemetry/terminal.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
@@ -161,6 +163,10 @@ TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
   EXPECT_THAT(said({"--hidden", "8"}),
               HasSubstr("model.hidden has no effect: model.kind is softmax-regression (it needs "
                         "mlp)"));
+  EXPECT_THAT(
+      said({"--hold-out", "0.3"}),
+      HasSubstr("warning: evaluate.hold-out has no effect: data.dataset has a test split\n"));
+  EXPECT_THAT(said({"--hold-out", "0"}), Not(HasSubstr("warning")));
   EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--ratio", "0.5", "--order",
                     "combine-while-adapt"}),
               Not(HasSubstr("warning")));
@@ -441,6 +447,36 @@ TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
                                    "--model", "mlp", "--hidden", "16,16", "--steps", "50"});
   EXPECT_EQ(answer.code, 1);
   EXPECT_THAT(answer.err, HasSubstr("lower train.learning-rate or set train.clip-norm"));
+}
+
+TEST_F(SimulateCommand, ADirectoryOfARunThatFailedSaysSo) {
+  const std::string out = path("diverged");
+  const auto at = [&](const char* rate) {
+    return run_small({"--learning-rate", rate, "--train.optimizer", "momentum", "--model", "mlp",
+                      "--hidden", "16,16", "--steps", "50", "--out", out});
+  };
+  EXPECT_EQ(at("1e6").code, 1);
+  const auto failed = report::read_run(out);
+  ASSERT_TRUE(failed) << failed.error().message();
+  EXPECT_TRUE(failed->failed);
+  EXPECT_THAT(failed->failure, HasSubstr("lower train.learning-rate"));
+  const Answer other = at("0.1");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr(out + " holds a failed run ("));
+  EXPECT_THAT(other.err, HasSubstr("with other settings (train.learning-rate is 1e+06 there and "
+                                   "0.1 here): name a new directory with --out, or remove it"));
+  EXPECT_EQ(at("1e6").code, 1) << "the same command tries it again";
+}
+
+TEST_F(SimulateCommand, WhatARunWroteIsKnownByItsSums) {
+  const std::string out = path("summed");
+  ASSERT_EQ(run_small({"--out", out}).code, 0);
+  EXPECT_THAT(report::changed_files(out), ::testing::ElementsAre());
+  for (const char* name : {"metrics.jsonl", "model.safetensors", "summary.json"}) {
+    std::ofstream(std::filesystem::path(out) / name, std::ios::app) << " ";
+  }
+  EXPECT_THAT(report::changed_files(out),
+              ::testing::ElementsAre("metrics.jsonl", "model.safetensors", "summary.json"));
 }
 
 TEST_F(SimulateCommand, HelpHasASectionForEachTable) {

@@ -611,6 +611,14 @@ TEST(PeerMachine, ANeighbourThatCannotBeDialledIsNamedAfterAWhile) {
   peer.feed(down);
   peer.tick(1min);
   EXPECT_FALSE(peer.said(line)) << "once is enough";
+  identity::Roster renewed = peer.world.roster(1).roster();
+  renewed.issued += 1s;
+  renewed.expires += 1s;
+  peer.give(peer.world.sign(renewed));
+  EXPECT_EQ(problem(), line) << "a renewal dials nobody anew";
+  peer.feed(down);
+  peer.tick(1min);
+  EXPECT_FALSE(peer.said(line)) << "once an epoch";
   peer.feed(peer::LinkUp{1, peer.hello_of(0)});
   EXPECT_THAT(problem(), Not(HasSubstr(line)));
 }

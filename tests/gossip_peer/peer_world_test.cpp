@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 using starling::testing::PeerWorld;
 using starling::testing::simulated_models;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
@@ -248,6 +249,18 @@ TEST(PeerWorlds, NobodySpeaksWithWhoIsExpelled) {
     world.run_until(others_finish, 10min, "the others finish");
     EXPECT_EQ(expelled->shell().machine().roster()->epoch, 1U);
     EXPECT_TRUE(expelled->shell().transport().all_up().empty());
+    EXPECT_THAT(expelled->shell().report().problem, HasSubstr("refuses this device"));
+  }
+}
+
+TEST(PeerWorlds, WhoCannotBeDialledIsNamed) {
+  PeerWorld world(testing::small_network_of_steps(500, "complete", 3), 1);
+  for (const std::size_t i : {0U, 1U}) world.start(i);
+  world.publish(world.roster(1));
+  const auto problem = [&](std::size_t i) { return world.peers[i]->shell().report().problem; };
+  world.run_until([&] { return !problem(0).empty() && !problem(1).empty(); }, 10s, "both say so");
+  for (const std::size_t i : {0U, 1U}) {
+    EXPECT_EQ(problem(i), world.peers[2]->name + " cannot be dialled: nothing listens");
   }
 }
 

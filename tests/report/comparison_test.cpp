@@ -34,6 +34,24 @@ TEST(DistinguishingNames, AreWhatDiffers) {
               ElementsAre("ring, local-steps 1", "torus:4x4, local-steps 8"));
 }
 
+TEST(DistinguishingNames, SayWhichOfTwoSettingsOfOneNameIsMeant) {
+  const std::vector<report::Run> runs = {run_with({{"topology.nodes", "4"},
+                                                   {"attack.nodes", "1"},
+                                                   {"algorithm.momentum", "0.5"},
+                                                   {"train.momentum", "0.9"}}),
+                                         run_with({{"topology.nodes", "6"},
+                                                   {"attack.nodes", "2"},
+                                                   {"algorithm.momentum", "0.6"},
+                                                   {"train.momentum", "0.8"}})};
+  const std::vector<std::string> keys = differences(runs).keys;
+  EXPECT_EQ(words_of(keys, differences(runs).values[0]),
+            "4 nodes, attack.nodes 1, algorithm.momentum 0.5, train.momentum 0.9");
+  EXPECT_THAT(column_titles(keys), ElementsAre("topology nodes", "attack nodes",
+                                               "algorithm momentum", "train momentum"));
+  EXPECT_THAT(column_titles(std::vector<std::string>{"algorithm.name", "train.learning-rate"}),
+              ElementsAre("algorithm", "learning rate"));
+}
+
 TEST(DistinguishingNames, DifferAlways) {
   std::vector<report::Run> runs(3, run_with({{"run.seed", "1"}}));
   EXPECT_THAT(distinguishing_names(runs), ElementsAre("a (a)", "a (a) #2", "a (a) #3"));

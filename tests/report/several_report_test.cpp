@@ -15,6 +15,7 @@
 #include "core/report/comparison_text.h"
 #include "core/report/curve_files.h"
 #include "core/report/facets.h"
+#include "core/report/file_sums.h"
 #include "core/report/run_json.h"
 #include "core/report/run_report.h"
 #include "core/report/seed_groups.h"
@@ -305,6 +306,65 @@ TEST_F(StudyDirectory, AHalfFinishedStudySaysHowManyHaveFinished) {
   EXPECT_EQ(study->left_out[1].name + " " + study->left_out[1].reason, "d has not begun");
   EXPECT_THAT(render_report(study->runs, study->left_out),
               HasSubstr("<h1>2 of 4 runs have finished</h1>"));
+  std::filesystem::remove(directory_.path() / "b" / "summary.json");
+  const auto one = read_study(directory_.path());
+  ASSERT_TRUE(one);
+  ASSERT_EQ(one->runs.size(), 1U);
+  EXPECT_THAT(render_report(one->runs, one->left_out),
+              HasSubstr("<h1>1 of 4 runs has finished</h1>"));
+}
+
+TEST_F(StudyDirectory, WhatIsDamagedIsNamedAndTheOthersAreShown) {
+  write("a", "0.1", "1");
+  write("b", "0.1", "2");
+  write("c", "0.1", "3");
+  const auto damage = [&](const char* run, const char* file) {
+    ASSERT_TRUE(
+        write_durably(directory_.path() / run / file, as_bytes(std::string(R"({"seed": )"))));
+  };
+  damage("a", "metrics.jsonl");
+  std::filesystem::remove(directory_.path() / "c" / "summary.json");
+  damage("c", kUnfinishedFile);
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  EXPECT_EQ(study->runs.size(), 1U);
+  ASSERT_EQ(study->left_out.size(), 2U);
+  EXPECT_THAT(study->left_out[0].reason, HasSubstr("cannot be read: "));
+  EXPECT_THAT(study->left_out[0].reason, HasSubstr("metrics.jsonl, line 1"));
+  EXPECT_THAT(study->left_out[1].reason, HasSubstr("c/unfinished.json is damaged: remove "));
+  std::filesystem::remove_all(directory_.path() / "a");
+  std::filesystem::remove_all(directory_.path() / "b");
+  const auto none = read_study(directory_.path());
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message(), HasSubstr("c/unfinished.json is damaged: remove "));
+}
+
+TEST_F(StudyDirectory, FilesThatHaveChangedSinceTheRunEndedAreNamed) {
+  const auto file = [&](const char* run, const char* name) {
+    return directory_.path() / run / name;
+  };
+  for (const char* run : {"a", "b", "c"}) {
+    write(run, "0.1", std::to_string(run[0] - 'a'));
+    ASSERT_TRUE(write_durably(file(run, "presence.csv"), as_bytes("node,from,to\n")));
+    const std::vector<std::string> names = {"metrics.jsonl", "presence.csv", "links.csv"};
+    const std::string record = read_text_file(file(run, "summary.json"), 1 << 20).value();
+    ASSERT_TRUE(write_sums(directory_.path() / run, names, "summary.json", record));
+    EXPECT_THAT(changed_files(directory_.path() / run), ElementsAre());
+  }
+  ASSERT_TRUE(write_durably(file("a", "metrics.jsonl"), as_bytes(testing::metrics_lines(2))));
+  ASSERT_TRUE(write_durably(file("b", "presence.csv"), as_bytes("node,from,till\n")));
+  std::filesystem::remove(file("c", "presence.csv"));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  EXPECT_EQ(study->runs.size(), 2U);
+  ASSERT_EQ(study->left_out.size(), 1U);
+  EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason,
+            "a cannot be read: metrics.jsonl has changed since the run ended");
+  ASSERT_EQ(study->damaged.size(), 1U) << "what was removed is no damage";
+  EXPECT_EQ(study->damaged[0].name + " " + study->damaged[0].reason,
+            "b presence.csv has changed since the run ended");
+  ASSERT_TRUE(write_durably(file("b", kSumsFile), as_bytes("rubbish")));
+  EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
 }
 
 // A coordinator records them too.

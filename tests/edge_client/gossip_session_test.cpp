@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device as a gossip peer and the link to its roster's issuer, which comes and goes: a network of
+// one, so that there is nobody to wait for.
+#include "edge_client/gossip_session.h"
+
+#include <gtest/gtest.h>
+
+#include "gossip/peer/network_run.h"
+#include "tests/edge_client/edge_fixture.h"
+#include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::edge_client {
+namespace {
+
+using protocol::VectorTransfer;
+using protocol::WholeModel;
+
+constexpr std::uint64_t kSteps = 4;
+
+class GossipSessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    session.set_on_report([this] { reports.push(1); });
+    ASSERT_TRUE(session.start());
+    running_.spawn(session.run());
+  }
+  void TearDown() override {
+    session.request_stop();
+    federation.loop.run_task(running_.wait());
+  }
+
+  identity::SignedRoster roster() const {
+    gossip::NetOptions net;
+    net.topology.spec = "ring";
+    net.topology.nodes = 1;
+    net.data.dataset = testing::kRows;
+    net.run.steps = kSteps;
+    net.evaluate.every = kSteps;
+    net.train.train.batch_size = 8;
+    identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};
+    roster.issued = testing::kNow;
+    roster.expires = testing::kNow + std::chrono::hours(1);
+    roster.settings = gossip::run_settings(net, true);
+    roster.members = {{"cam-7", self_->credentials().certificate.public_key_digest(), ""}};
+    return *identity::SignedRoster::sign(roster, issuer_);
+  }
+  void train_to_the_end() {
+    session.peer().take_roster(roster(), gossip::PeerShell::Source::kOther);
+    federation.loop.run_task(wait_for_end());
+  }
+  // Models that were announced over the link from `first` on.
+  std::vector<VectorTransfer> announced(std::size_t first = 0) const {
+    std::vector<VectorTransfer> found;
+    for (std::size_t i = first; i < sent.size(); ++i) {
+      const auto* transfer = std::get_if<VectorTransfer>(&sent[i].message);
+      if (transfer != nullptr) found.push_back(*transfer);
+    }
+    return found;
+  }
+
+  testing::Loopback federation;
+  testing::Mailbox<int> reports{federation.loop};
+  std::vector<protocol::Envelope> sent;
+
+ private:
+  net::Async<void> wait_for_end() {
+    while (!session.peer().is_finished()) {
+      const int reported = co_await reports.next();
+      static_cast<void>(reported);
+    }
+  }
+  static gossip::PeerNode::Options options(const StateDirectory& state) {
+    gossip::PeerNode::Options options;
+    options.directory = state.gossip();
+    options.report_every = std::chrono::milliseconds(5);
+    return options;
+  }
+
+  const testing::TemporaryDirectory directory_;
+  const StateDirectory state_{directory_.path()};
+  testing::FixedClock clock_{testing::kNow};
+  testing::RecordingLog log_;
+  const identity::Credentials& issuer_ = federation.coordinator;
+  std::optional<identity::IdentityDirectory> self_ = [this] {
+    EXPECT_TRUE(identity::IdentityDirectory::save(state_.identity(), federation.device(),
+                                                  {"127.0.0.1", 1}));
+    return *identity::IdentityDirectory::load(state_.identity());
+  }();
+  net::TaskGroup running_{federation.loop};
+
+ protected:
+  GossipSession session{
+      {federation.loop, clock_, log_, state_, *self_},
+      options(state_),
+      {.rows = testing::tiny_data()},
+      {.send = [this](const protocol::Envelope& envelope) { sent.push_back(envelope); },
+       .queued_bytes = [] { return std::size_t{0}; }}};
+};
+
+TEST_F(GossipSessionTest, AModelOfWhileThereWasNoLinkIsHandedInOverTheNext) {
+  train_to_the_end();
+  EXPECT_TRUE(sent.empty());
+  session.link_up();
+  const auto models = announced();
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(std::get<WholeModel>(models[0].content).step, kSteps);
+  // The issuer hears of the steps before.
+  ASSERT_GE(sent.size(), 2U);
+  ASSERT_TRUE(std::holds_alternative<protocol::PeerReport>(sent[1].message));
+  EXPECT_EQ(std::get<protocol::PeerReport>(sent[1].message).state, "finished");
+  EXPECT_TRUE(std::holds_alternative<protocol::Chunk>(sent.back().message));
+}
+
+TEST_F(GossipSessionTest, AModelIsHandedInAgainUntilTheIssuerAnswers) {
+  session.link_up();
+  train_to_the_end();
+  ASSERT_FALSE(announced().empty());
+  session.link_down();
+  std::size_t seen = sent.size();
+  session.link_up();
+  ASSERT_EQ(announced(seen).size(), 1U) << "the link broke before the answer";
+  const TaskId transfer = announced(seen)[0].id;
+  session.take({protocol::UpdateReceived{transfer}, {}});
+  session.link_down();
+  seen = sent.size();
+  session.link_up();
+  EXPECT_TRUE(announced(seen).empty());
+}
+
+}  // namespace
+}  // namespace starling::edge_client
