@@ -18,8 +18,6 @@ struct StudyRuns {
   std::vector<LeftOut> left_out;  // whose runs failed, have not finished or have not begun
 };
 
-inline constexpr const char* kNotBegun = "has not begun";  // the reason of a LeftOut
-
 // Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);
 
