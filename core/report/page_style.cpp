@@ -65,6 +65,7 @@ figcaption{font-weight:600;margin-bottom:6px}
 h3{font-size:1rem;margin:22px 0 6px}
 .picture{display:block;width:100%;height:auto;max-height:460px;object-fit:contain}
 .scroll{overflow-x:auto;margin-top:12px;border:1px solid var(--rule);border-radius:8px}
+.scroll+p{margin-top:8px}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
 th,td{padding:6px 10px;text-align:left;white-space:nowrap}
 th{white-space:normal;vertical-align:bottom;line-height:1.3;background:var(--surface);font-weight:600;color:var(--muted)}

@@ -170,5 +170,6 @@ struct LeftOut {
   std::string name;    // of its directory
   std::string reason;  // "has not finished", "failed: the run diverged"
 };
+inline constexpr const char* kNotBegun = "has not begun";  // a reason, of runs that are counted
 
 }  // namespace starling::report

@@ -256,6 +256,7 @@ std::string render_one(const Run& run, const std::string& name, std::span<const 
   } else if (run.unfinished) {
     page.paragraph(unfinished_note(run));
   }
+  add_not_begun(page, left_out);
   add_left_out(page, left_out);
   if (!run.stopped_early.empty()) page.paragraph("Stopped early: " + run.stopped_early + ".");
   add_charts(page, {{&run, 1}, {&name, 1}});

@@ -295,9 +295,11 @@ std::string title_of(const Study& study, std::span<const LeftOut> left_out) {
 }  // namespace
 
 void add_left_out(Page& page, std::span<const LeftOut> left_out) {
-  if (left_out.empty()) return;
   std::vector<Fact> facts;
-  for (const LeftOut& run : left_out) facts.push_back({run.name, run.reason});
+  for (const LeftOut& run : left_out) {
+    if (run.reason != kNotBegun) facts.push_back({run.name, run.reason});
+  }
+  if (facts.empty()) return;
   page.section("Left out", "Runs of the study that have no part in what follows.");
   page.facts(facts);
 }
@@ -311,6 +313,14 @@ std::string finished_of(std::span<const Run> shown, std::span<const LeftOut> lef
                      finished == 1 ? "has" : "have");
 }
 
+void add_not_begun(Page& page, std::span<const LeftOut> left_out) {
+  const auto count = std::ranges::count(left_out, std::string_view(kNotBegun), &LeftOut::reason);
+  if (count == 0) return;
+  page.paragraph(fmt::format("{} of the study {} not begun.",
+                             counted(static_cast<std::size_t>(count), "run"),
+                             count == 1 ? "has" : "have"));
+}
+
 std::string render_several(std::span<const Run> runs, std::span<const LeftOut> left_out) {
   const Study study = make_study(runs);
   Page page(title_of(study, left_out),
@@ -319,6 +329,7 @@ std::string render_several(std::span<const Run> runs, std::span<const LeftOut> l
   add_left_out(page, left_out);
   add_settings_on_top(page, study);
   add_comparison(page, study);
+  add_not_begun(page, left_out);
   add_several_charts(page, study);
   add_graphs(page, study);
   page.section("In full");

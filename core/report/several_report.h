@@ -10,8 +10,10 @@
 
 namespace starling::report {
 
-// A section that names them; none where there are none.
+// A section that names those that have begun; none where there are none.
 void add_left_out(Page& page, std::span<const LeftOut> left_out);
+// A line with the number of those that have not, where there are any: a study may have hundreds.
+void add_not_begun(Page& page, std::span<const LeftOut> left_out);
 
 // How many of a study's runs have finished, where some have not; else "".
 std::string finished_of(std::span<const Run> shown, std::span<const LeftOut> left_out);

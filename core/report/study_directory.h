@@ -20,8 +20,7 @@ struct StudyRuns {
   std::vector<LeftOut> damaged;  // shown all the same: a file that the page does not need
 };
 
-// Reasons of a LeftOut; of the second the beginning.
-inline constexpr const char* kNotBegun = "has not begun";
+// The beginning of a LeftOut's reason.
 inline constexpr const char* kUnreadable = "cannot be read: ";
 
 // "metrics.jsonl has changed since the run ended"; "" of none.

@@ -61,7 +61,7 @@ struct SendNote {
   Member to = 0;
   protocol::ReduceNote note;
 };
-struct SendPiece {  // as a transfer of kind kReduce; its floats never change
+struct SendPiece {  // as a VectorTransfer with a ReducePiece; its floats never change
   Member to = 0;
   Progress at;
   Attempt attempt = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/peer/network_run.h"
 
 namespace starling::gossip {
@@ -17,6 +18,24 @@ constexpr std::string_view kNoLosses =
     "stalls or resets in --events, or simulate it";
 
 Error refuse(const std::string& what) { return wrong_setting("launch-options", what); }
+
+// The algorithms and topologies of the program at work are not those of its peers.
+Result<void> check_built_in(const NetOptions& options) {
+  const AlgorithmCatalogue* const own = options.algorithm.own;
+  if (own == nullptr) return {};
+  const auto only_built_in = [](std::string_view what, std::string_view name) {
+    return refuse(
+        fmt::format("launch takes only built-in {}: its peers are starling-edge processes, which "
+                    "do not have {}; simulate --real-protocol runs whole peers with it",
+                    what, name));
+  };
+  const std::string_view algorithm = kind_of(options.algorithm);
+  if (own->find(algorithm) != nullptr) return only_built_in("algorithms", algorithm);
+  const std::string_view spec = options.topology.spec;
+  const std::string_view topology = spec.substr(0, spec.find(':'));
+  if (own->topologies().find(topology) != nullptr) return only_built_in("topologies", topology);
+  return {};
+}
 
 FaultEvent partition_of(const sim::Network& network, const sim::Network::Split& split, Node nodes,
                         std::size_t number) {
@@ -52,6 +71,7 @@ Result<void> check_launchable(const config::Binder& binder, const NetOptions& op
         "[nodes] describes simulated devices; to slow, stop or kill real ones name them in "
         "--events");
   }
+  STARLING_TRY(check_built_in(options));
   if (options.attack.kind != "none") {
     return refuse("[attack] describes simulated nodes that lie; say it to simulate");
   }

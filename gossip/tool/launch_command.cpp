@@ -195,6 +195,7 @@ void add_launch_command(CLI::App& app, CommandContext& context) {
   command->add_flag("--print-events", flags->print_events,
                     "show what would go wrong and when, and run nothing");
   config::add_format(*command, flags->format);
+  flags->config.net.algorithm.own = context.algorithms;  // to be refused by name
   flags->config.bind(flags->binder);
   flags->binder.add_config(*command);
   flags->binder.add_flags(*command, kNetShortNames);

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using testing::small_network;
 using Now = SaveNow;
 
-struct Course {
+struct Case {
   const char* name;
   const char* algorithm;
   const char* topology;
@@ -64,7 +64,7 @@ void lying(NetOptions& o) {
 void compressed(NetOptions& o) { o.algorithm.compressor = "qsgd"; }
 void spread(NetOptions& o) { o.model.initial = "spread=1"; }
 
-class Resumed : public ::testing::TestWithParam<Course> {
+class Resumed : public ::testing::TestWithParam<Case> {
  protected:
   NetOptions options() const {
     NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);
@@ -78,36 +78,33 @@ class Resumed : public ::testing::TestWithParam<Course> {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Resumed,
-    ::testing::Values(Course{"dpsgd", "dpsgd", "ring", spread},
-                      Course{"dpsgd_combine_first", "dpsgd", "ring",
-                             [](NetOptions& o) { o.algorithm.order = "combine-while-adapt"; }},
-                      Course{"dpsgd_lossy", "dpsgd", "complete", lossy},
-                      Course{"dpsgd_churning", "dpsgd", "hypercube", churning},
-                      Course{"dpsgd_momentum", "dpsgd", "exponential", momentum},
-                      Course{"dpsgd_adam", "dpsgd", "base-graph:k=1", adam},
-                      Course{"dpsgd_lying", "dpsgd", "complete", lying},
-                      Course{"sgp", "sgp", "one-peer-exponential", local_steps},
-                      Course{"sgp_lossy", "sgp", "exponential", lossy},
-                      Course{"sgp_churning", "sgp", "exponential", churning},
-                      Course{"d2", "d2", "ring", lazy},
-                      Course{"gradient_tracking", "gradient-tracking", "ring", local_steps},
-                      Course{"detag", "detag", "ring", local_steps},
-                      Course{"choco", "choco", "ring", compressed},
-                      Course{"relaysgd", "relaysgd", "path", lossy},
-                      Course{"qg_dsgdm", "qg-dsgdm", "ring", lossy},
-                      Course{"diloco", "diloco", "exponential", local_steps},
-                      Course{"epidemic", "epidemic", "epidemic:s=2", lossy},
-                      Course{"all_reduce", "all-reduce", "ring", local_steps},
-                      Course{"all_reduce_churning", "all-reduce", "ring", churning},
-                      Course{"groups_churning", "all-reduce:group=3", "ring", churning},
-                      Course{"diloco_all", "diloco-all", "ring", local_steps},
-                      Course{"ad_psgd", "ad-psgd", "ring", quiet},
-                      Course{"ad_psgd_lossy", "ad-psgd", "ring", lossy},
-                      Course{"ad_psgd_churning", "ad-psgd", "ring", churning},
-                      Course{"push_sum", "push-sum", "exponential", momentum},
-                      Course{"push_sum_lossy", "push-sum", "exponential", lossy},
-                      Course{"push_sum_churning", "push-sum", "exponential", churning}),
-    [](const auto& course) { return std::string(course.param.name); });
+    ::testing::Values(
+        Case{"dpsgd", "dpsgd", "ring", spread},
+        Case{"dpsgd_combine_first", "dpsgd", "ring",
+             [](NetOptions& o) { o.algorithm.order = "combine-while-adapt"; }},
+        Case{"dpsgd_lossy", "dpsgd", "complete", lossy},
+        Case{"dpsgd_churning", "dpsgd", "hypercube", churning},
+        Case{"dpsgd_momentum", "dpsgd", "exponential", momentum},
+        Case{"dpsgd_adam", "dpsgd", "base-graph:k=1", adam},
+        Case{"dpsgd_lying", "dpsgd", "complete", lying},
+        Case{"sgp", "sgp", "one-peer-exponential", local_steps},
+        Case{"sgp_lossy", "sgp", "exponential", lossy},
+        Case{"sgp_churning", "sgp", "exponential", churning}, Case{"d2", "d2", "ring", lazy},
+        Case{"gradient_tracking", "gradient-tracking", "ring", local_steps},
+        Case{"detag", "detag", "ring", local_steps}, Case{"choco", "choco", "ring", compressed},
+        Case{"relaysgd", "relaysgd", "path", lossy}, Case{"qg_dsgdm", "qg-dsgdm", "ring", lossy},
+        Case{"diloco", "diloco", "exponential", local_steps},
+        Case{"epidemic", "epidemic", "epidemic:s=2", lossy},
+        Case{"all_reduce", "all-reduce", "ring", local_steps},
+        Case{"all_reduce_churning", "all-reduce", "ring", churning},
+        Case{"groups_churning", "all-reduce:group=3", "ring", churning},
+        Case{"diloco_all", "diloco-all", "ring", local_steps},
+        Case{"ad_psgd", "ad-psgd", "ring", quiet}, Case{"ad_psgd_lossy", "ad-psgd", "ring", lossy},
+        Case{"ad_psgd_churning", "ad-psgd", "ring", churning},
+        Case{"push_sum", "push-sum", "exponential", momentum},
+        Case{"push_sum_lossy", "push-sum", "exponential", lossy},
+        Case{"push_sum_churning", "push-sum", "exponential", churning}),
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 // A process's part of a run: saves when it was asked so often, and stops.
 Result<SimulationResult> part(const Experiment& experiment, const std::filesystem::path& file,
@@ -191,11 +188,10 @@ TEST_P(Resumed, AfterEveryFewStepsItEndsAsIfNeverStopped) {
 
 class Hostile : public Resumed {};
 INSTANTIATE_TEST_SUITE_P(All, Hostile,
-                         ::testing::Values(Course{"dpsgd_lossy", "dpsgd", "complete", lossy},
-                                           Course{"push_sum_lossy", "push-sum", "exponential",
-                                                  lossy},
-                                           Course{"ad_psgd_churning", "ad-psgd", "ring", churning}),
-                         [](const auto& course) { return std::string(course.param.name); });
+                         ::testing::Values(Case{"dpsgd_lossy", "dpsgd", "complete", lossy},
+                                           Case{"push_sum_lossy", "push-sum", "exponential", lossy},
+                                           Case{"ad_psgd_churning", "ad-psgd", "ring", churning}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 // Each prefix of a checkpoint, and it with one byte changed.
 TEST_P(Hostile, ADamagedCheckpointIsRefused) {

@@ -12,6 +12,7 @@
 #include "core/base/directory_lock.h"
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
+#include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/tool/commands.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
@@ -43,7 +44,7 @@ class LaunchCommand : public ::testing::Test {
     std::string out;
     std::string err;
   };
-  static Answer run(std::vector<std::string> words) {
+  static Answer run(std::vector<std::string> words, const AlgorithmCatalogue* own = nullptr) {
     words.insert(words.begin(), {"starling-gossip", "launch", "--dataset",
                                  "synthetic:rows=120,features=4,classes=3", "--nodes", "4",
                                  "--steps", "4", "--every", "2", "--threads", "1"});
@@ -53,6 +54,7 @@ class LaunchCommand : public ::testing::Test {
     std::ostringstream err;
     const SystemClock clock;
     CommandContext context{clock, out, err, {}};
+    context.algorithms = own;
     CLI::App app("", "starling-gossip");
     config::set_up(app, "1.2.3");
     add_launch_command(app, context);
@@ -68,6 +70,15 @@ class LaunchCommand : public ::testing::Test {
 
   testing::TemporaryDirectory directory_;
 };
+
+// Of a program with algorithms of its own.
+TEST_F(LaunchCommand, SaysThatItTakesOnlyBuiltInAlgorithms) {
+  AlgorithmCatalogue own;
+  own.add("median", {.make = [](const Plan&, Node, std::span<const float>) { return nullptr; }});
+  const Answer answer = run({"--algorithm", "median", "--edge", kPretendEdge}, &own);
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_THAT(answer.err, HasSubstr("launch takes only built-in algorithms"));
+}
 
 TEST_F(LaunchCommand, RunsANetworkAndWritesWhatSimulateWrites) {
   const Answer answer = run({"--edge", kPretendEdge, "--out", out().string()});

@@ -2,6 +2,7 @@
 // starling-gossip launch with real starling-edge processes: the simulation's models to the bit, a
 // ring that contracts as its second eigenvalue says, a peer that is killed and comes back, and the
 // bytes that a step takes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "core/base/durable_file.h"
+#include "core/model/safetensors.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
@@ -20,6 +22,8 @@
 namespace starling::gossip {
 namespace {
 
+using ::testing::FloatNear;
+using ::testing::Pointwise;
 using Words = std::vector<std::string>;
 
 class LaunchNetwork : public ::testing::Test {
@@ -49,6 +53,14 @@ class LaunchNetwork : public ::testing::Test {
     const auto text = read_text_file(directory_.path() / command / "summary.json", 1 << 20);
     EXPECT_TRUE(text);
     return std::string(boost::json::parse(*text).as_object().at("models_sha256").as_string());
+  }
+  // The mean of the nodes' models.
+  std::vector<float> mean_model(const std::string& command) const {
+    const auto model = model::read_safetensors(directory_.path() / command / "model.safetensors");
+    EXPECT_TRUE(model);
+    if (!model) return {};
+    const std::span<const float> values = model->values();
+    return {values.begin(), values.end()};
   }
   double summary_total(const std::string& command, const std::string& name) const {
     const auto text = read_text_file(directory_.path() / command / "summary.json", 1 << 20);
@@ -83,6 +95,30 @@ TEST_F(LaunchNetwork, SixteenProcessesEndWithTheSimulationsBits) {
   run("simulate", network);
   run("launch", network);
   EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
+// The simulation sums the models in another order.
+TEST_F(LaunchNetwork, SixteenProcessesHoldOneMeanWhichIsTheSimulations) {
+  for (const std::string algorithm : {"all-reduce", "diloco-all"}) {
+    const Words network{"--algorithm",      algorithm,
+                        "--nodes",          "16",
+                        "--steps",          "60",
+                        "--local-steps",    "2",
+                        "--evaluate.every", "20",
+                        "--dataset",        "synthetic:rows=1600,features=12,classes=3"};
+    const std::string simulated = algorithm + "-simulated";
+    const std::string launched = algorithm + "-launched";
+    run("simulate", network, {}, simulated);
+    run("launch", network, {}, launched);
+    const auto lines = metrics(launched);
+    ASSERT_EQ(lines.size(), 4U);
+    for (const auto& line : lines) {
+      EXPECT_EQ(line.at("consensus_distance").to_number<double>(), 0) << logs(launched);
+    }
+    EXPECT_THAT(mean_model(launched), Pointwise(FloatNear(1e-5F), mean_model(simulated)))
+        << algorithm << "\n"
+        << logs(launched);
+  }
 }
 
 // All other synchronous algorithms that peers do not sum in another order.

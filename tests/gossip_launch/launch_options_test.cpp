@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/base/durable_file.h"
+#include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/launch/fault_script.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -50,6 +51,28 @@ TEST(LaunchOptions, WhatOnlyASimulatedNetworkHasIsRefused) {
   EXPECT_THAT(option_refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
   EXPECT_THAT(option_refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
   EXPECT_THAT(option_refusal("[topology]\nnodes = 1001\n"), HasSubstr("at most 1000"));
+}
+
+TEST(LaunchOptions, AlgorithmsAndTopologiesOfTheProgramAreRefused) {
+  AlgorithmCatalogue own;
+  own.add("median", {.make = [](const Plan&, Node, std::span<const float>) { return nullptr; }});
+  own.topologies().add("chords", [](const topologies::Request& request) {
+    return Result<topologies::Blueprint>(request.impossible("it is never built"));
+  });
+  const auto refusal = [&](const std::string& algorithm, const std::string& topology) {
+    LaunchConfig config;
+    config.net.algorithm.own = &own;
+    config::Binder binder;
+    config.bind(binder);
+    config.net.algorithm.name = algorithm;
+    config.net.topology.spec = topology;
+    const auto checked = check_launchable(binder, config.net);
+    return checked ? "" : checked.error().message();
+  };
+  EXPECT_EQ(refusal("all-reduce:group=2", "exponential"), "");
+  EXPECT_THAT(refusal("median", "ring"),
+              HasSubstr("launch takes only built-in algorithms: its peers are starling-edge"));
+  EXPECT_THAT(refusal("dpsgd", "chords:k=2"), HasSubstr("launch takes only built-in topologies"));
 }
 
 // The `index`-th block of TOML in the README.

@@ -37,7 +37,7 @@ double accuracy(const PeerWorld& world, std::size_t index) {
 }
 
 // Of links that break often and members that come late, with a patience to match.
-void hurry(PeerWorld& world) {
+void use_short_patience(PeerWorld& world) {
   world.options.patience_min = 50ms;
   world.options.patience_max = 1s;
   world.options.start_patience = 200ms;
@@ -130,7 +130,7 @@ const MassLedger& ledger_of(const PeerWorld& world, std::size_t index) {
 TEST(AsynchronousProtocol, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     PeerWorld world(testing::small_network_of_steps(300, "exponential", 6, "push-sum"), seed);
-    hurry(world);
+    use_short_patience(world);
     world.begin();
     flap_links(world);
     std::uint64_t events = 0;
@@ -249,7 +249,7 @@ TEST(AsynchronousProtocol, HalvesThatMeetAgainTalkToEachOther) {
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
   PeerWorld world(testing::small_network_of_steps(1000, "complete", 5, "push-sum"), 7);
-  hurry(world);
+  use_short_patience(world);
   world.options.checkpoint_every = 100ms;
   world.begin();
   flap_links(world);
@@ -282,7 +282,7 @@ TEST(AsynchronousProtocol, NothingIsTakenTwiceWhenProcessesRestart) {
 
 TEST(AsynchronousProtocol, AskersGoOnWhenRepliesAreLost) {
   PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, "ad-psgd"), 5);
-  hurry(world);
+  use_short_patience(world);
   std::uint64_t replies = 0;
   watch_pairs(world, [&](std::size_t, const PairMessage& pair, const SharedBytes&) {
     replies += pair.kind == PairMessage::Kind::kReply ? 1 : 0;
@@ -394,7 +394,7 @@ TEST(AsynchronousProtocol, WhoIsStartedAgainWhenDoneSendsLittle) {
 
 // All but one, until the first is at exchange 100.
 void start_without(PeerWorld& world, std::size_t late) {
-  hurry(world);
+  use_short_patience(world);
   for (std::size_t i = 0; i < world.peers.size(); ++i) {
     if (i != late) world.start(i);
   }
@@ -449,7 +449,7 @@ TEST(AsynchronousProtocol, WhatIsReplacedIsToldToNobody) {
 // Cut off for a while, as a laptop that sleeps: the second absence is as any other.
 TEST(AsynchronousProtocol, WhoReturnsFarBehindCopiesEachTime) {
   PeerWorld world(testing::small_network_of_steps(20'000, "ring", 4, "push-sum"), 12);
-  hurry(world);
+  use_short_patience(world);
   world.begin();
   world.run_to_exchange(3, 10);
   world.peers[3]->training_time = [] { return 10s; };

@@ -299,13 +299,23 @@ TEST_F(StudyDirectory, AHalfFinishedStudySaysHowManyHaveFinished) {
       R"({"runs": [{"directory": "a", "state": "open"}, {"directory": "b", "state": "finished"},)"
       R"({"directory": "c", "state": "open"}, {"directory": "d", "state": "open"}]})";
   ASSERT_TRUE(write_durably(directory_.path() / "study.json", as_bytes(text)));
-  const auto study = read_study(directory_.path());
+  auto study = read_study(directory_.path());
   ASSERT_TRUE(study) << study.error().message();
   ASSERT_EQ(study->left_out.size(), 2U);
   EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason, "c has not finished");
   EXPECT_EQ(study->left_out[1].name + " " + study->left_out[1].reason, "d has not begun");
   EXPECT_THAT(render_report(study->runs, study->left_out),
               HasSubstr("<h1>2 of 4 runs have finished</h1>"));
+  study->left_out.push_back({"e", kNotBegun});
+  const std::string page = render_report(study->runs, study->left_out);
+  EXPECT_THAT(page, HasSubstr("<h1>2 of 5 runs have finished</h1>"));
+  EXPECT_THAT(page, HasSubstr("<dd>has not finished"));
+  EXPECT_THAT(page, Not(HasSubstr("<dd>has not begun")));
+  const std::size_t line = page.find("2 runs of the study have not begun.");
+  ASSERT_NE(line, page.npos);
+  EXPECT_GT(line, page.find("Comparison")) << "it comes after those that have finished";
+  EXPECT_THAT(render_report({study->runs.data(), 1}, study->left_out),
+              HasSubstr("2 runs of the study have not begun."));
   std::filesystem::remove(directory_.path() / "b" / "summary.json");
   const auto one = read_study(directory_.path());
   ASSERT_TRUE(one);
