@@ -80,7 +80,6 @@ AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, P
       machine_(make_reducer(run, place, patience, start, host.now())),
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
-      total_(schedule_.mixings_until(schedule_.steps)),
       jumps_(start.run_age, host.now()),
       linked_(names_.size()) {
   if (start.state.empty()) return;
@@ -275,7 +274,7 @@ void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
 
 // Where we are ourselves others can be, whatever the age of the run says.
 bool AllReduceProtocol::can_be(Progress at) const {
-  if (at.exchange > total_ || at.backed > at.exchange) return false;
+  if (at.exchange > exchanges_ || at.backed > at.exchange) return false;
   const auto limit = jumps_.limit(names_.size(), at_.exchange, host_.now());
   return !limit || at.exchange <= *limit;
 }
@@ -305,7 +304,7 @@ std::vector<Member> AllReduceProtocol::donors(const std::vector<Member>& first) 
 // waiting for nothing otherwise. Two donors tell how far they are, where there are two.
 void AllReduceProtocol::come_back(Member from, Progress theirs) {
   if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
-  if (theirs.backed <= at_.backed || theirs.exchange > total_) return;
+  if (theirs.backed <= at_.backed || theirs.exchange > exchanges_) return;
   if (host_.now() < return_again_) return;
   return_again_ = host_.now() + return_every_;
   std::vector<Member> others = {from};
@@ -408,14 +407,15 @@ void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
 }
 
 void AllReduceProtocol::take(Member from, const protocol::ReduceNote& note) {
-  if (!can_be(progress_of(note))) return;
+  if (!is_possible(from, note.exchange) || !can_be(progress_of(note))) return;
   come_back(from, progress_of(note));
   on(collective::NoteReceived{from, note});
 }
 
 void AllReduceProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   linked_[from] = true;
-  const bool says_where = hello.begun && can_be(progress_of(hello));
+  const bool says_where =
+      is_possible(from, hello.exchange) && hello.begun && can_be(progress_of(hello));
   if (says_where) come_back(from, progress_of(hello));
   on(collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
 }

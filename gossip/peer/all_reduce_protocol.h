@@ -76,7 +76,6 @@ class AllReduceProtocol final : public ProtocolBase {
   State state_ = State::kIdle;
   Progress at_;
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
-  const Exchange total_;
   JumpBound jumps_;
   TimePoint began_{};             // the local steps
   Duration work_{};               // that they took last

@@ -433,7 +433,8 @@ Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfe
 }
 
 void NeighbourProtocol::take_unused(Member from, const VectorTransfer& transfer) {
-  if (const auto* const message = std::get_if<MixMessage>(&transfer.content)) {
+  const auto* const message = std::get_if<MixMessage>(&transfer.content);
+  if (message != nullptr && is_possible(from, message->exchange)) {
     on(exchange::MessageUnused{from, message->exchange, transfer.support});
   }
 }
@@ -464,6 +465,7 @@ void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
 }
 
 void NeighbourProtocol::take(Member from, const ReduceNote& note) {
+  if (!is_possible(from, note.exchange)) return;
   if (note.kind == ReduceNote::Kind::kAsk) {
     on(exchange::Asked{from, note.exchange, support_of(note)});
   } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
@@ -474,7 +476,9 @@ void NeighbourProtocol::take(Member from, const ReduceNote& note) {
 
 void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
   introduce(from);
-  on(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});
+  if (is_possible(from, hello.exchange)) {
+    on(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});
+  }
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;

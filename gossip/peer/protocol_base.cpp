@@ -14,6 +14,7 @@ ProtocolBase::ProtocolBase(const NetworkRun& run, LocalSteps& local, ProtocolHos
                            Member self, std::vector<std::string> names)
     : run_(run),
       schedule_(run.options.schedule()),
+      exchanges_(schedule_.mixings_until(schedule_.steps)),
       local_(local),
       host_(host),
       self_(self),
@@ -50,6 +51,16 @@ bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
   if (std::isfinite(loss_sum)) return true;
   if (!suspect) suspect = suspect_;
   host_.failed(diverged(phase.step, suspect ? names_[*suspect] : std::string()));
+  return false;
+}
+
+bool ProtocolBase::is_possible(Member from, Exchange exchange) {
+  if (exchange <= exchanges_) return true;
+  if (impossible_[from].is_due(host_.now())) {
+    host_.say(LogLevel::kWarning,
+              fmt::format("{} says that it is at exchange {}, and the run has only {}: ignored",
+                          names_[from], exchange, exchanges_));
+  }
   return false;
 }
 

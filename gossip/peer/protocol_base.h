@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ class ProtocolBase : public TrainingProtocol {
   // Counts these losses. False: they are no number, and the host has been told. `suspect`: who may
   // be the cause; none: a donor that is suspected.
   bool learned(double loss_sum, const LocalPhase& phase, std::optional<Member> suspect = {});
+  // Whether a member can be at this exchange: the run ends at `exchanges_`. Names it if not, now
+  // and then.
+  bool is_possible(Member from, Exchange exchange);
   // Now and then.
   void say_who_drained(std::optional<Member> taker);
   LocalPhase phase_of(Exchange exchange) const;
@@ -43,6 +47,7 @@ class ProtocolBase : public TrainingProtocol {
 
   const NetworkRun& run_;
   const StepSchedule schedule_;
+  const Exchange exchanges_;  // of the run
   LocalSteps& local_;
   ProtocolHost& host_;
   const Member self_;
@@ -54,6 +59,7 @@ class ProtocolBase : public TrainingProtocol {
   std::uint64_t loss_steps_ = 0;
   std::optional<Member> suspect_;  // a donor
   SeldomLine drained_;
+  std::map<Member, SeldomLine> impossible_;
 };
 
 }  // namespace starling::gossip

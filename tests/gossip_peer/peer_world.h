@@ -157,6 +157,8 @@ class PeerWorld {
       on_transfer;
   // The same of an all-reduce's notes; false: it is not sent.
   std::function<bool(std::size_t from, protocol::ReduceNote&)> on_reduce_note;
+  // Where set: may change what a peer says of itself when a link is made, and later.
+  std::function<void(std::size_t from, protocol::PeerHello&)> on_greeting;
 
  private:
   class DelayedComputation;

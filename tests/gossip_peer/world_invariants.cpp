@@ -87,7 +87,11 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
       process().untold.erase(name(member));
       on_down(member, why);
     };
+    if (handlers.hello) {
+      handlers.hello = [this, hello = std::move(handlers.hello)] { return said(hello()); };
+    }
     links_ = to(std::move(handlers));
+    process().links = links_.get();
   }
 
   void set_roster(std::shared_ptr<const identity::SignedRoster> roster) override {
@@ -122,6 +126,9 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
       if (watch_.world_.on_reduce_note(index_, sent)) links_->send(to, sent, std::move(payload));
       return;
     }
+    if (const auto* const hello = std::get_if<protocol::PeerHello>(&message)) {
+      return links_->send(to, said(*hello), std::move(payload));
+    }
     links_->send(to, message, std::move(payload));
   }
   void send_transfer(Member to, const protocol::VectorTransfer& transfer, SharedBytes data,
@@ -139,6 +146,10 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
   Counters counters() const override { return links_->counters(); }
 
  private:
+  protocol::PeerHello said(protocol::PeerHello hello) const {
+    if (watch_.world_.on_greeting) watch_.world_.on_greeting(index_, hello);
+    return hello;
+  }
   Process& process() const { return *watch_.peers_[index_].process; }
   protocol::Epoch epoch() const { return roster_ ? roster_->roster().epoch : 0; }
   bool is_member(Member member) const {
@@ -202,6 +213,10 @@ std::unique_ptr<PeerTransport> WorldInvariants::watch(
   auto links = std::make_unique<WatchedLinks>(*this, index);
   links->watch(std::move(handlers), connect);
   return links;
+}
+
+gossip::PeerTransport* WorldInvariants::links(std::size_t index) const {
+  return peers_[index].process ? peers_[index].process->links : nullptr;
 }
 
 const std::string& WorldInvariants::name(std::size_t index) const {

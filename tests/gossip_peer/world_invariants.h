@@ -49,6 +49,8 @@ class WorldInvariants {
           connect);
 
   // --- on demand --------------------------------------------------------------------------------
+  // The links of a process, to send over them what its machine would not. Null: it does not run.
+  gossip::PeerTransport* links(std::size_t index) const;
   // Of push-sum and sgp: the sums over all members and what is on their edges of x, then of the
   // weight, in a ledger's units. Nothing where that is no constant: not all are in one epoch, or a
   // node of sgp took another's model and began its share anew.
@@ -73,6 +75,7 @@ class WorldInvariants {
     std::optional<TimePoint> copying_since;
     TimePoint kept_at{};            // a checkpoint, or when the session began
     protocol::Epoch copied_in = 0;  // a model, last
+    gossip::PeerTransport* links = nullptr;
     bool closing = false;
     bool closing_late = false;          // it was frozen meanwhile
     std::set<std::string> untold;       // linked when the roster changed, and not greeted since
