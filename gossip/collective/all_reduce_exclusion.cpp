@@ -95,7 +95,9 @@ void AllReduceMachine::bar(Progress at) {
       ++left;
     }
   }
-  if (!is_quorum(left)) return barred_.members.clear();
+  // Of two members either would go on alone.
+  const bool are_enough = options_.any_mean || 2 * left > names_.size();
+  if (!are_enough) return barred_.members.clear();
   for (const Member m : barred_.members) {
     if (!records_->is_line_due("barred: " + names_[m], now_)) continue;
     say(LogLevel::kWarning,
