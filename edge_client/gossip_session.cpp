@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/gossip_session.h"
 
+#include <utility>
+
 #include "gossip/peer/held_roster.h"
 
 namespace starling::edge_client {
@@ -10,13 +12,20 @@ using protocol::VectorTransfer;
 
 namespace {
 
-// Whether the issuer has the model of this transfer, or does not want it.
-bool is_answer(const Envelope& envelope, TaskId transfer) {
+enum class Answer {
+  kNone,
+  kFinal,  // it has the model of this transfer, or does not want it
+  kLater,  // too many come at once
+};
+
+Answer answer_of(const Envelope& envelope, TaskId transfer) {
   if (const auto* ended = std::get_if<protocol::TaskEnded>(&envelope.message)) {
-    return ended->task == transfer;
+    if (ended->task != transfer) return Answer::kNone;
+    const bool is_busy = ended->code == "too-many-models" || ended->code == "queue-full";
+    return is_busy ? Answer::kLater : Answer::kFinal;
   }
   const auto* received = std::get_if<protocol::UpdateReceived>(&envelope.message);
-  return received != nullptr && received->task == transfer;
+  return received != nullptr && received->task == transfer ? Answer::kFinal : Answer::kNone;
 }
 
 }  // namespace
@@ -34,6 +43,7 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
             {.report =
                  [this](const protocol::PeerReport& report) {
                    if (linked_) link_.send({report, {}});
+                   if (linked_ && std::exchange(again_, false)) send_hand_in();
                    on_report_();
                  },
              .hand_in = [this](const VectorTransfer& transfer,
@@ -79,7 +89,9 @@ bool GossipSession::take(const Envelope& envelope) {
     return true;
   }
   // Its answers about models that are handed in; ids of rounds' tasks mean nothing to the flow.
-  if (unanswered_ && is_answer(envelope, unanswered_->transfer.id)) unanswered_.reset();
+  const Answer answer = unanswered_ ? answer_of(envelope, unanswered_->transfer.id) : Answer::kNone;
+  if (answer == Answer::kFinal) unanswered_.reset();
+  if (answer == Answer::kLater) again_ = true;
   (void)to_issuer_.take(envelope);
   pump();
   return false;

@@ -68,6 +68,7 @@ class GossipSession {
   issuer::RosterAssembler assembler_;
   gossip::TransferFlow to_issuer_;
   std::optional<HandIn> unanswered_;  // the last model; sent again over the next link
+  bool again_ = false;                // or after the next report: the issuer was busy
   gossip::PeerNode node_;
 };
 

@@ -254,9 +254,9 @@ Result<void> check_simulation(const Job& job, const SimulateOptions& options) {
 }
 
 Result<void> DataFiles::check(const std::string& dataset, const std::string& group_column) {
+  STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(dataset));
   const auto [found, is_new] = known_.try_emplace({dataset, group_column});
   if (!is_new) return found->second;
-  STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(dataset));
   data::LoadOptions load;
   load.group_column = group_column;
   const auto loaded = data::load_dataset(spec, load);

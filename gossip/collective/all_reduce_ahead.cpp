@@ -61,6 +61,7 @@ bool AllReduceMachine::catch_up() {
   gather_.reset();
   committed_.reset();
   told_.clear();
+  askers_.clear();
   Current& c = *current_;
   c.input = {};
   c.run.reset();

@@ -117,6 +117,7 @@ void AllReduceMachine::charge_waits() {
     } else {
       for (const Member m : overdue) charge(self_, m, current_->joined_at);
     }
+    current_->joined_at = now_;  // once
   }
   charge_late();
 }

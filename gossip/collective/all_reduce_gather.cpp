@@ -173,7 +173,7 @@ bool AllReduceMachine::may_be_minority(Late late) const {
   const Members here = gather_->registered.members();
   for (Member m = 0; m < names_.size(); ++m) {
     if (gather_->registered.contains(m)) continue;
-    if (late == Late::kLeftOut && gather_->late.contains(m)) continue;
+    if (late == Late::kLeftOut && gather_->late.contains(m) && !is_barred(m)) continue;
     const auto silent = liveness_.silent_since(m);
     const bool is_silent = silent && now_ >= *silent + options_.answer;
     if (m == self_ || (!is_silent && !liveness_.is_gone(m, now_))) return false;
@@ -343,6 +343,11 @@ void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& not
 void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
   if (!gather_ || !gather_->list || gather_->list->awaited.erase(member) == 0) return;
   SentList& list = *gather_->list;
+  // The last one, when the others have had the mean for longer than it takes from one to the next.
+  const Duration usual = 2 * pieces_.usual() + piece_wait() / 4;
+  const bool is_late = list.awaited.empty() && !list.done.empty() && member != self_ &&
+                       now_ > list.progress_at + usual;
+  if (is_late) charge(self_, member, list.progress_at);
   list.done[sha256].push_back(member);
   list.progress_at = now_;  // our own end too: the root of a tree has the mean first
   const bool is_other = list.mean.attempt != 0 && sha256 != list.mean.sha256;

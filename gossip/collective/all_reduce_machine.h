@@ -5,6 +5,7 @@
 // that a member holds already. README.md of this folder has the protocol and why members agree.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,6 +76,10 @@ class AllReduceMachine final : public Reducer {
     std::size_t source = 0;
     TimePoint asked_at{};
     Member asked() const { return sources[source]; }
+    bool was_asked(Member member) const {
+      const auto end = sources.begin() + static_cast<std::ptrdiff_t>(source) + 1;
+      return std::find(sources.begin(), end, member) != end;
+    }
   };
   struct Run {
     Members members;

@@ -15,6 +15,8 @@ namespace {
 
 // More than any member needs in one exchange: a bound on what one may make us send.
 constexpr unsigned kWantsMax = 16;
+// Another that has the mean is asked too after this part of a piece's deadline.
+constexpr int kSourceParts = 3;
 
 }  // namespace
 
@@ -46,13 +48,15 @@ void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha2
 // A mean that we asked for. Who sends another is named, and not asked again in this exchange.
 void AllReduceMachine::receive_mean(PieceReceived& piece) {
   Current& c = *current_;
-  const bool for_end =
-      c.ended && c.ended->asked() == piece.from && c.ended->commit.attempt == piece.attempt;
+  const bool for_end = c.ended && c.ended->was_asked(piece.from) &&
+                       !c.false_donors.contains(piece.from) &&
+                       c.ended->commit.attempt == piece.attempt;
   const bool for_attempt =
       c.fetch && c.fetch->source == piece.from && c.fetch->mean.attempt == piece.attempt;
   if (piece.floats.values.size() != c.input.values.size() || (!for_end && !for_attempt)) return;
   const Sha256Digest digest = sha256(as_bytes(piece.floats.values));
   if (for_end && digest == c.ended->commit.sha256) {
+    records_->gave(names_[piece.from]);
     return finish(std::move(c.ended->commit), piece.floats);
   }
   if (for_attempt && digest == c.fetch->mean.sha256) {
@@ -68,7 +72,7 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
                   names_[piece.from], c.at.exchange, piece.attempt));
   c.false_donors.insert(piece.from);
   if (for_attempt) give_up_source();
-  if (for_end) try_next_source();
+  if (for_end && c.ended->asked() == piece.from) try_next_source();
 }
 
 // The holder has it, and whoever of its members has finished.
@@ -85,15 +89,14 @@ void AllReduceMachine::look_for(Commit commit) {
     if (sources.empty()) return;
     // Those last that we do not hear, or that did not hear us: others may.
     std::ranges::stable_partition(sources, [this](Member m) {
-      return !liveness_.is_lost(m, now_) &&
-             records_->owed(names_[self_], names_[m], now_) == Duration::zero();
+      return !liveness_.is_lost(m, now_) && records_->gives(names_[m]);
     });
     ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
     ask_source();
   } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * names_.size()) {
     const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
     ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
-    if (now_ >= ended->asked_at + piece_wait() / 2) give_up_donor();
+    if (now_ >= ended->asked_at + piece_wait() / kSourceParts) give_up_donor();
   }
 }
 
@@ -102,9 +105,9 @@ void AllReduceMachine::ask_source() {
   send_want(ended.asked(), ended.commit.attempt, ended.commit.sha256);
 }
 
-// That was asked, and sent nothing in time.
+// It was asked, and has sent nothing yet. What it may send still counts.
 void AllReduceMachine::give_up_donor() {
-  charge(self_, current_->ended->asked(), current_->ended->asked_at);
+  records_->gave_nothing(names_[current_->ended->asked()]);
   try_next_source();
 }
 

@@ -329,8 +329,8 @@ void AllReduceMachine::stop_waiting() {
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
   if (silent == gatherer) liveness_.call_silent(silent, now_);
-  if (silent == gatherer && !of_others && (last_ || options_.any_mean)) {
-    charge(self_, gatherer, c.promised_at);
+  if (silent == gatherer && (last_ || options_.any_mean)) {
+    charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
   }
   try_again_with(next);
 }
@@ -377,9 +377,8 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
       if (current_->joined < note.attempt) report_again();
       return;
     }
-    if (is_barred(owner(note.attempt))) {
-      current_->bounds.leave_for_later(note.attempt);
-    } else if (current_->bounds.follows(from, note.attempt, current_->promised)) {
+    if (!is_barred(owner(note.attempt)) &&
+        current_->bounds.follows(from, note.attempt, current_->promised)) {
       return take_part_in(note.attempt);
     }
   } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {

@@ -21,6 +21,8 @@ class ArrivalDeadline {
 
   // min <= mean + 4 deviations <= max; `initial` before anything was seen.
   Duration duration() const;
+  // The smoothed mean alone; `initial` before anything was seen.
+  Duration usual() const { return learned_ ? mean_ : options_.initial; }
   void learn(Duration lateness);
   // What `other` has learned, within the limits of this one.
   void learn_from(const ArrivalDeadline& other);

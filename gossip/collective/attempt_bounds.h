@@ -2,7 +2,6 @@
 // How far the attempts that others name move a member within an exchange: one of them may lie.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 
@@ -19,7 +18,6 @@ class AttemptBounds {
   // Whether `promised` is left now because `from` asks for `attempt`. Who asks too often is
   // followed once our own attempt has come to nothing.
   bool follows(Member from, Attempt attempt, Attempt promised);
-  void leave_for_later(Attempt attempt) { later_ = std::max(later_, attempt); }
   // The highest that was asked for and not followed.
   Attempt later() const { return later_; }
 

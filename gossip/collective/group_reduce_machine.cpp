@@ -14,6 +14,7 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr int kReturnWaits = 4;
 // Each member keeps records of its own, and any of them may gather next: their budgets add up.
 constexpr Duration kBudget = std::chrono::seconds(10);
+constexpr std::size_t kObserversMax = 16;  // that count: nobody is barred for hours
 
 std::optional<Member> place_of(const std::vector<Member>& members, Member member) {
   const auto at = std::ranges::lower_bound(members, member);
@@ -45,7 +46,8 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
       quorum_(names_.size(), now, before),
       records_(std::make_shared<MemberRecords>(MemberRecords::Options{
           .budget = kBudget,
-          .forgiven = gossip::WaitBudget::kForgiven * static_cast<int>(names_.size())})),
+          .forgiven = gossip::WaitBudget::kForgiven *
+                      static_cast<int>(std::min(names_.size(), kObserversMax))})),
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
   for (const Member member : absent) {

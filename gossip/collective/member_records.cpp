@@ -12,17 +12,19 @@ constexpr unsigned kDoubtDoublingsMax = 6;
 
 }  // namespace
 
-void MemberRecords::waited(const std::string& by, const std::string& of, Duration wait,
-                           TimePoint now) {
+Duration MemberRecords::waited(const std::string& by, const std::string& of, Duration wait,
+                               TimePoint now) {
   std::erase_if(waits_, [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
   auto& budget = waits_.try_emplace({by, of}, options_.forgiven).first->second;
-  budget.spend(std::min(wait, budget.left(kBudgetsMax * options_.budget, now)), now);
+  const Duration counted = std::min(wait, budget.left(kBudgetsMax * options_.budget, now));
+  budget.spend(counted, now);
+  return counted;
 }
 
 void MemberRecords::was_late(const std::string& by, const std::string& of, Duration wait,
                              TimePoint now) {
-  waited(by, of, wait, now);
-  late_[{by, of}] += wait;
+  const Duration counted = waited(by, of, wait, now);
+  late_.try_emplace({by, of}, options_.forgiven).first->second.spend(counted, now);
 }
 
 void MemberRecords::came(const std::string& by, const std::string& of, TimePoint now) {
@@ -30,12 +32,7 @@ void MemberRecords::came(const std::string& by, const std::string& of, TimePoint
   if (late.empty()) return;
   const auto budget = waits_.find(late.key());
   if (budget == waits_.end()) return;
-  budget->second.spend(-std::min(late.mapped() / 2, budget->second.owed(now)), now);
-}
-
-Duration MemberRecords::owed(const std::string& by, const std::string& of, TimePoint now) const {
-  const auto wait = waits_.find({by, of});
-  return wait == waits_.end() ? Duration::zero() : wait->second.owed(now);
+  budget->second.spend(-std::min(late.mapped().owed(now) / 2, budget->second.owed(now)), now);
 }
 
 Duration MemberRecords::owed(const std::string& member, TimePoint now) const {

@@ -27,13 +27,12 @@ class MemberRecords {
   explicit MemberRecords(const Options& options) : options_(options) {}
 
   // `by` says that it waited so long for `of` in vain: either may be the cause.
-  void waited(const std::string& by, const std::string& of, Duration wait, TimePoint now);
+  // What of it counts: the sum is bounded.
+  Duration waited(const std::string& by, const std::string& of, Duration wait, TimePoint now);
   // The same, of a member that did not come in time. Others may have held it up: once it comes,
   // half of these waits is forgiven.
   void was_late(const std::string& by, const std::string& of, Duration wait, TimePoint now);
   void came(const std::string& by, const std::string& of, TimePoint now);
-  // What the waits of `by` for `of` come to.
-  Duration owed(const std::string& by, const std::string& of, TimePoint now) const;
   // What all waits come to that it had a part in.
   Duration owed(const std::string& member, TimePoint now) const;
   // Who has used up its budget. The one that owes most is taken out with all waits that it had a
@@ -47,6 +46,11 @@ class MemberRecords {
   void came_to_nothing(const std::string& member, TimePoint now, Duration wait);
   bool is_doubted(const std::string& member, TimePoint now) const;
 
+  // Whether a member gave the last mean that it was asked for: others are asked first.
+  void gave(const std::string& member) { no_donors_.erase(member); }
+  void gave_nothing(const std::string& member) { no_donors_.insert(member); }
+  bool gives(const std::string& member) const { return !no_donors_.contains(member); }
+
   // Whether to log a line about this now: one that a liar could cause in each exchange.
   bool is_line_due(const std::string& topic, TimePoint now) { return lines_[topic].is_due(now); }
 
@@ -59,7 +63,8 @@ class MemberRecords {
   Options options_;
   using Pair = std::pair<std::string, std::string>;  // by, of
   std::map<Pair, gossip::WaitBudget> waits_;
-  std::map<Pair, Duration> late_;  // of these, since they came last
+  std::map<Pair, gossip::WaitBudget> late_;  // of these, since they came last
+  std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;
 };

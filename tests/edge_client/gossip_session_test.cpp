@@ -120,7 +120,13 @@ TEST_F(GossipSessionTest, AModelIsHandedInAgainUntilTheIssuerAnswers) {
   std::size_t seen = sent.size();
   session.link_up();
   ASSERT_EQ(announced(seen).size(), 1U) << "the link broke before the answer";
-  const TaskId transfer = announced(seen)[0].id;
+  TaskId transfer = announced(seen)[0].id;
+  session.take({protocol::TaskEnded{transfer, "too-many-models", "try again later"}, {}});
+  session.link_down();
+  seen = sent.size();
+  session.link_up();
+  ASSERT_EQ(announced(seen).size(), 1U) << "the issuer was busy";
+  transfer = announced(seen)[0].id;
   session.take({protocol::UpdateReceived{transfer}, {}});
   session.link_down();
   seen = sent.size();

@@ -73,6 +73,22 @@ TEST_F(Records, HalfOfTheWaitForOneThatIsLateIsForgivenWhenItComes) {
   EXPECT_EQ(records_.owed("b", now_), 0s);
 }
 
+TEST_F(Records, NoMoreThanHalfIsForgivenHoweverLongItWasLate) {
+  for (int i = 0; i < 100; ++i) records_.was_late("g", "a", 10s, now_);
+  EXPECT_EQ(records_.owed("a", now_), 60s);
+  now_ += 100s;
+  records_.came("g", "a", now_);
+  EXPECT_EQ(records_.owed("a", now_), 25s);
+}
+
+TEST_F(Records, WhoGaveNoMeanIsAskedLastUntilItGivesOne) {
+  records_.gave_nothing("a");
+  EXPECT_FALSE(records_.gives("a"));
+  EXPECT_TRUE(records_.gives("b"));
+  records_.gave("a");
+  EXPECT_TRUE(records_.gives("a"));
+}
+
 TEST_F(Records, AWordThatCameToNothingIsDoubtedTwiceAsLongEachTime) {
   for (const Duration doubted : {3s, 6s, 12s, 24s, 48s, 96s, 192s, 192s}) {
     records_.came_to_nothing("l", now_, 3s);

@@ -558,6 +558,7 @@ struct Withholder {
   bool pieces;
   bool is_named;  // where it does not gather
   std::function<bool(protocol::ReduceNote&)> sends;
+  double late = 0;  // seconds: what is not sent comes then
 };
 
 std::vector<Withholder> withholders() {
@@ -573,6 +574,8 @@ std::vector<Withholder> withholders() {
          return true;
        }},
       {"lists", false, false, [](protocol::ReduceNote& note) { return note.kind != Kind::kList; }},
+      {"that it is done, for 2 s", false, true,
+       [](protocol::ReduceNote& note) { return note.kind != Kind::kDone; }, 2},
       {"commits", false, false,
        [](protocol::ReduceNote& note) { return note.kind != Kind::kCommit; }},
   };
@@ -590,8 +593,10 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
         world.exchanges = 600;
         world.seconds_max = 3000;
         ReduceNetwork network(world);
-        network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
-          return from != self || of.sends(note);
+        network.forge = [&](Member from, Member to, protocol::ReduceNote& note) {
+          if (from != self || of.sends(note)) return true;
+          if (of.late > 0) network.after(of.late, [&, to, note] { network.tell(self, to, note); });
+          return false;
         };
         if (of.pieces) network.give_no_pieces(self);
         network.do_not_await(self);
@@ -604,6 +609,9 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
         const double usual = undisturbed.try_emplace(seed, second).first->second;
         EXPECT_LT(first, 1.1 * usual + 2 * kBudget);
         EXPECT_LT(second, 1.2 * usual);
+        for (Member m = 0; m < kOfLiar; ++m) {
+          if (m != self) EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
+        }
         if (self == 0) continue;  // it gathers at first, and is left for another soon
         EXPECT_EQ(is_named(network, self, "has held up the others"), of.is_named);
       }
