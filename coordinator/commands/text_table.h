@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/clock.h"
 #include "core/telemetry/text_table.h"
 
 namespace starling::coordinator {
