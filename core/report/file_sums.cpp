@@ -20,14 +20,6 @@ std::string line_of(const std::string& hex, const std::string& name) {
   return fmt::format("{}  {}\n", hex, name);
 }
 
-// "": it is not there, or cannot be read.
-std::string sum_of(const fs::path& file) {
-  std::error_code ignored;
-  Sha256 digest;
-  if (!fs::is_regular_file(file, ignored) || !add_file(digest, file)) return {};
-  return std::move(digest).finish().hex();
-}
-
 // Another directory's files are no concern of the run.
 bool is_within(const fs::path& name) {
   if (name.empty() || name.is_absolute()) return false;
@@ -47,6 +39,13 @@ bool add_file(Sha256& digest, const fs::path& file) {
     digest.update(as_bytes({piece.data(), static_cast<std::size_t>(content.gcount())}));
   }
   return content.eof();
+}
+
+std::string sum_of(const fs::path& file) {
+  std::error_code ignored;
+  Sha256 digest;
+  if (!fs::is_regular_file(file, ignored) || !add_file(digest, file)) return {};
+  return std::move(digest).finish().hex();
 }
 
 Result<void> write_sums(const fs::path& directory, std::span<const std::string> names,

@@ -18,6 +18,8 @@ inline constexpr const char* kSumsFile = "SHA256SUMS";
 
 // False: the file cannot be read.
 bool add_file(Sha256& digest, const std::filesystem::path& file);
+// In hexadecimal digits; "": there is no such file, or it cannot be read.
+std::string sum_of(const std::filesystem::path& file);
 
 // Of the files that are there, by their paths within the directory, and of the record that is to
 // be written as `record_name`.

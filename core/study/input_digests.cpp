@@ -89,11 +89,7 @@ std::string digest_of_directory(const fs::path& path) {
 // "": it cannot be read.
 std::string digest_of(const fs::path& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return digest_of_directory(path);
-  if (!fs::is_regular_file(path, ignored)) return {};
-  Sha256 digest;
-  if (!report::add_file(digest, path)) return {};
-  return std::move(digest).finish().hex();
+  return fs::is_directory(path, ignored) ? digest_of_directory(path) : report::sum_of(path);
 }
 
 }  // namespace

@@ -84,12 +84,13 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   // The others have got all that they waited for.
-  const bool took_part = holds(commit.sha256);
-  auto in_vain = current_->blame;
-  // Nor was this one heard since it was asked.
-  const auto blamed = blame();
-  if (blamed && liveness_.heard_at(blamed->member) <= current_->promised_at) in_vain = blamed;
-  if (!took_part && in_vain) liveness_.call_silent(in_vain->member, now_);
+  if (!holds(commit.sha256)) {
+    auto in_vain = current_->blame;  // in the attempt before
+    const auto blamed = blame();
+    const bool is_unheard = blamed && liveness_.heard_at(blamed->member) <= current_->promised_at;
+    if (is_unheard) in_vain = blamed;
+    if (in_vain) liveness_.call_silent(in_vain->member, now_);
+  }
   commit.holder = self_;
   for (const Member m : std::exchange(askers_, {})) {
     if (!std::ranges::binary_search(commit.members, m)) send_commit(m, commit);

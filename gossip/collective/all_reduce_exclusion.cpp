@@ -122,12 +122,10 @@ void AllReduceMachine::charge_waits() {
   charge_late();
 }
 
-// Who has not registered with us, though most have.
+// Members that have not registered with us, although more than half have.
 void AllReduceMachine::charge_late() {
   const Gather& gather = *gather_;
-  // At the start links may be missing yet.
-  const bool has_started = last_ || options_.any_mean;
-  if (!has_started || !gather.most_at || is_complete()) return;
+  if (!has_started() || !gather.most_at || is_complete()) return;
   for (const Member m : expected_) {
     const bool is_here = gather.registered.contains(m) || is_excluded(gather.at, m);
     if (is_here || liveness_.is_lost(m, now_)) continue;
@@ -145,7 +143,7 @@ Duration AllReduceMachine::charged_wait(TimePoint since) const {
   return std::min(now_ - since, kChargedWaits * piece_wait());
 }
 
-// Which of the two it is rather that one waits for the other: `first` says so.
+// The likelier cause where the first of two members says that it waits for the second.
 Member AllReduceMachine::cause_of(const std::pair<Member, Member>& wait) const {
   const auto [by, of] = wait;
   if (by == self_ || of == self_) return by == self_ ? of : by;

@@ -268,6 +268,8 @@ class AllReduceMachine final : public Reducer {
   bool is_excluded(Progress at, Member member) const;
   void bar(Progress at);
   bool is_barred(Member member) const { return barred_.members.contains(member); }
+  // Links may be missing before, and nobody is charged for a wait.
+  bool has_started() const { return last_ || options_.any_mean; }
   void charge_waits();
   void charge_late();
   void charge(Member by, Member of, TimePoint since);

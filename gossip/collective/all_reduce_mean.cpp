@@ -75,7 +75,7 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   if (for_end && c.ended->asked() == piece.from) try_next_source();
 }
 
-// The holder has it, and whoever of its members has finished.
+// The holder has the mean, and so do its members once they have finished.
 void AllReduceMachine::look_for(Commit commit) {
   std::optional<Ended>& ended = current_->ended;
   const auto may_have_it = [this](Member m) {
@@ -87,7 +87,7 @@ void AllReduceMachine::look_for(Commit commit) {
     sources.insert(sources.begin(), commit.holder);
     std::erase_if(sources, [&](Member m) { return !may_have_it(m); });
     if (sources.empty()) return;
-    // Those last that we do not hear, or that did not hear us: others may.
+    // Last those that we do not hear, or that may not hear us.
     std::ranges::stable_partition(sources, [this](Member m) {
       return !liveness_.is_lost(m, now_) && records_->gives(names_[m]);
     });

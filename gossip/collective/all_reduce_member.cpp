@@ -60,7 +60,7 @@ void AllReduceMachine::report() {
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if (gather.asked_at || gather.list) return;
     if (!is_first || is_minority) return ask_all();
-    // Whom we do not hear may gather those whom both hear.
+    // A member that we do not hear may be gathering the others.
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;
   }
@@ -329,7 +329,7 @@ void AllReduceMachine::stop_waiting() {
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
   if (silent == gatherer) liveness_.call_silent(silent, now_);
-  if (silent == gatherer && (last_ || options_.any_mean)) {
+  if (silent == gatherer && has_started()) {
     charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
   }
   try_again_with(next);

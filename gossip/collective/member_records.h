@@ -26,8 +26,8 @@ class MemberRecords {
 
   explicit MemberRecords(const Options& options) : options_(options) {}
 
-  // `by` says that it waited so long for `of` in vain: either may be the cause.
-  // What of it counts: the sum is bounded.
+  // `by` says that it waited so long for `of` in vain: either may be the cause. Returns how much of
+  // it counts, since what a pair owes is bounded.
   Duration waited(const std::string& by, const std::string& of, Duration wait, TimePoint now);
   // The same, of a member that did not come in time. Others may have held it up: once it comes,
   // half of these waits is forgiven.

@@ -304,7 +304,7 @@ std::vector<Member> AllReduceProtocol::donors(const std::vector<Member>& first) 
 // waiting for nothing otherwise. Two donors tell how far they are, where there are two.
 void AllReduceProtocol::come_back(Member from, Progress theirs) {
   if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
-  if (theirs.backed <= at_.backed || theirs.exchange > exchanges_) return;
+  if (theirs.backed <= at_.backed) return;
   if (host_.now() < return_again_) return;
   return_again_ = host_.now() + return_every_;
   std::vector<Member> others = {from};
