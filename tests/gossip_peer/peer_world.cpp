@@ -487,7 +487,8 @@ bool PeerWorld::all_finished() const {
 std::string PeerWorld::status() const {
   std::string text;
   for (const auto& peer : peers) {
-    text += fmt::format("\n{} ({} kills): ", peer->name, peer->kills);
+    text += fmt::format("\n{} ({} kills, clock off by {} s): ", peer->name, peer->kills,
+                        std::chrono::duration_cast<std::chrono::seconds>(peer->clock.off).count());
     if (!peer->process) {
       text += "not running";
       continue;

@@ -449,21 +449,22 @@ void WorldInvariants::look_at_rosters() {
   const TimePoint now = world_.scheduler.now();
   for (std::size_t a = 0; a < peers_.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
-      const bool run = peers_[a].process && peers_[b].process;
-      const bool differ = run && peers_[a].process->roster != peers_[b].process->roster &&
-                          !forged_.contains(peers_[a].process->roster) &&
-                          !forged_.contains(peers_[b].process->roster) && are_linked(a, b);
-      if (!differ) {
-        differ_since_.erase({a, b});
-        continue;
-      }
-      const TimePoint since = differ_since_.emplace(std::pair(a, b), now).first->second;
       // Who believes that a roster is over does not take it from others.
       const auto lasts_long = [this](std::size_t index) {
         const identity::Roster& roster = *world_.peers[index]->shell().machine().roster();
         return roster.expires - roster.issued > std::chrono::hours(12);
       };
-      if (now - since <= kRosterSpread || !lasts_long(a) || !lasts_long(b)) continue;
+      const bool run = peers_[a].process && peers_[b].process;
+      const bool differ = run && peers_[a].process->roster != peers_[b].process->roster &&
+                          !forged_.contains(peers_[a].process->roster) &&
+                          !forged_.contains(peers_[b].process->roster) && are_linked(a, b) &&
+                          lasts_long(a) && lasts_long(b);
+      if (!differ) {
+        differ_since_.erase({a, b});
+        continue;
+      }
+      const TimePoint since = differ_since_.emplace(std::pair(a, b), now).first->second;
+      if (now - since <= kRosterSpread) continue;
       return fail(
           fmt::format("{} holds the roster of epoch {}, and is linked with {}, which holds "
                       "that of epoch {}, since {:.0f} s",
