@@ -210,6 +210,7 @@ struct ReduceNote {
   // kRegister: pieces that the member had when it gave up its last attempt, and 1; 0: it did not.
   // kCommit: members that held the mean then.
   std::uint16_t count = 0;
+  bool wrong = false;  // kRegister with `count`: `other` sent numbers that cannot be of this run
   // kRegister: the speaker was started again, or is new to the epoch, and does not remember what it
   // promised before.
   bool fresh = false;

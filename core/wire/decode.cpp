@@ -387,6 +387,7 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .backed = from.getBacked(),
                               .other = from.getOther(),
                               .count = from.getCount(),
+                              .wrong = from.getWrong(),
                               .fresh = from.getFresh(),
                               .weak = from.getWeak(),
                               .sha256 = sha256};

@@ -369,6 +369,7 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   to.setCount(note.count);
   to.setFresh(note.fresh);
   to.setWeak(note.weak);
+  to.setWrong(note.wrong);
   if (note.sha256) to.setSha256(data(*note.sha256));
 }
 

@@ -209,6 +209,7 @@ struct ReduceNote {
   fresh @9 :Bool;
   weak @10 :Bool;
   sha256 @11 :Data;  # empty: none
+  wrong @12 :Bool;
 }
 
 struct PeerReport {

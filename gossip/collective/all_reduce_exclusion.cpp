@@ -113,7 +113,7 @@ void AllReduceMachine::charge_waits() {
   const auto overdue = std::exchange(listed_.overdue, {});
   if (current_ && current_->joined != 0) {
     if (const auto cause = gather.registered.find_cause()) {
-      charge(cause->first, cause->second.member, current_->joined_at);
+      charge(cause->first, cause->second, current_->joined_at);
     } else {
       for (const Member m : overdue) charge(self_, m, current_->joined_at);
     }
@@ -138,16 +138,30 @@ void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
   records_->waited(names_[by], names_[of], charged_wait(since), now_);
 }
 
+// Wrong numbers cost the others nothing but another attempt, and are charged like a wait for a
+// piece. Who sends them is refused by the next member too, once the first is left out. So where one
+// member alone says so, it is the likelier cause: it takes the place of the one that is waited for.
+void AllReduceMachine::charge(Member by, const Blame& blame, TimePoint since) {
+  if (!blame.wrong) return charge(by, blame.member, since);
+  const bool is_seen = by == self_;
+  if (blame.member >= names_.size() || by == blame.member) return;
+  records_->waited(names_[is_seen ? by : blame.member], names_[is_seen ? blame.member : by],
+                   piece_wait(), now_);
+}
+
 // It looks longer where this process itself was stopped.
 Duration AllReduceMachine::charged_wait(TimePoint since) const {
   return std::min(now_ - since, kChargedWaits * piece_wait());
 }
 
-// The likelier cause where the first of two members says that it waits for the second.
-Member AllReduceMachine::cause_of(const std::pair<Member, Member>& wait) const {
-  const auto [by, of] = wait;
+// The likelier cause where `by` says that it waits for another, or got wrong numbers of it.
+Member AllReduceMachine::cause_of(Member by, const Blame& blame) const {
+  const Member of = blame.member;
   if (by == self_ || of == self_) return by == self_ ? of : by;
-  return records_->owed(names_[by], now_) > records_->owed(names_[of], now_) ? by : of;
+  const Duration owed_by = records_->owed(names_[by], now_);
+  const Duration owed_of = records_->owed(names_[of], now_);
+  if (owed_by != owed_of) return owed_by > owed_of ? by : of;
+  return blame.wrong ? by : of;
 }
 
 }  // namespace starling::collective

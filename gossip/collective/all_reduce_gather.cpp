@@ -74,7 +74,9 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   } else {
     registration.lost = std::move(note.members);
   }
-  if (note.count != 0 && note.other != from) registration.blame = Blame{note.other, note.count};
+  if (note.count != 0 && note.other != from) {
+    registration.blame = Blame{note.other, note.count, note.wrong};
+  }
   registration.fresh = note.fresh;
   add(from, std::move(registration));
 }
@@ -266,8 +268,9 @@ void AllReduceMachine::decide() {
     const auto& [by, of] = *list.apart;
     if (records_->is_line_due("apart: " + names_[by] + ", " + names_[of], now_)) {
       say(LogLevel::kWarning,
-          fmt::format("exchange {}: {} waited in vain for {}, and they are kept apart",
-                      gather.at.exchange, names_[cause->first], names_[cause->second.member]));
+          fmt::format(
+              "exchange {}: {} {} {}, and they are kept apart", gather.at.exchange, names_[by],
+              cause->second.wrong ? "got wrong numbers of" : "waited in vain for", names_[of]));
     }
   }
   // Who accuses others each time may be the cause itself.
@@ -277,7 +280,7 @@ void AllReduceMachine::decide() {
     });
     if (list.to.empty()) list.to = registered.members();
   } else if (list.apart) {
-    std::erase(list.to, cause_of(*list.apart));
+    std::erase(list.to, cause_of(cause->first, cause->second));
   }
   list.to = registered.reducible(std::move(list.to), liveness_.lost(now_), list.apart);
   list.mean.members = list.to;

@@ -77,6 +77,7 @@ void AllReduceMachine::handle(Begin& begin) {
     const std::size_t floats = begin.input.values.size();
     current_ = Current{.at = begin.at,
                        .input = std::move(begin.input),
+                       .distance_max = begin.distance_max,
                        .begun_at = now_,
                        .bounds = AttemptBounds(names_.size()),
                        .early = EarlyPieces(floats, names_.size()),
@@ -175,9 +176,15 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.place == place_of(Phase::kResult, 0)) {
     receive_mean(piece);
   } else if (c.run && piece.attempt == c.joined) {
-    if (!reduce(piece.from, piece.place, piece.floats)) return;
-    wait();
-    after_progress();
+    switch (reduce(piece.from, piece.place, piece.floats)) {
+      case Reduction::Taken::kYes:
+        wait();
+        return after_progress();
+      case Reduction::Taken::kWrong:
+        return refuse_numbers(piece.from);
+      case Reduction::Taken::kNotNow:
+        return;
+    }
   } else if (piece.attempt == c.promised && c.promised > c.joined && owner(c.promised) != self_) {
     c.early.keep(piece.from, piece.place, std::move(piece.floats));
   }

@@ -88,6 +88,7 @@ class AllReduceMachine final : public Reducer {
   struct Current {
     Progress at;
     Floats input;
+    double distance_max = 0;
     TimePoint begun_at{};
     Attempt promised = 0;  // takes part in nothing below
     Attempt joined = 0;    // the last one whose list has come
@@ -179,7 +180,8 @@ class AllReduceMachine final : public Reducer {
   Registration registration() const;
   std::optional<Blame> blame() const;
   void join(Members members);
-  bool reduce(Member from, std::uint64_t place, const Floats& piece);
+  Reduction::Taken reduce(Member from, std::uint64_t place, const Floats& piece);
+  void refuse_numbers(Member from);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
   void accept(Mean mean);
@@ -273,8 +275,9 @@ class AllReduceMachine final : public Reducer {
   void charge_waits();
   void charge_late();
   void charge(Member by, Member of, TimePoint since);
+  void charge(Member by, const Blame& blame, TimePoint since);
   Duration charged_wait(TimePoint since) const;
-  Member cause_of(const std::pair<Member, Member>& wait) const;
+  Member cause_of(Member by, const Blame& blame) const;
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }

@@ -45,7 +45,8 @@ void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha2
   send(to, std::move(message));
 }
 
-// A mean that we asked for. Who sends another is named, and not asked again in this exchange.
+// A mean that we asked for. Who sends another, or one that cannot be of this run, is named, and not
+// asked again in this exchange.
 void AllReduceMachine::receive_mean(PieceReceived& piece) {
   Current& c = *current_;
   const bool for_end = c.ended && c.ended->was_asked(piece.from) &&
@@ -54,12 +55,15 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   const bool for_attempt =
       c.fetch && c.fetch->source == piece.from && c.fetch->mean.attempt == piece.attempt;
   if (piece.floats.values.size() != c.input.values.size() || (!for_end && !for_attempt)) return;
-  const Sha256Digest digest = sha256(as_bytes(piece.floats.values));
-  if (for_end && digest == c.ended->commit.sha256) {
+  const double most = c.distance_max * c.distance_max;
+  const bool is_near = squared_distance(piece.floats.values, c.input.values) <= most;
+  // Of numbers that cannot be it does not matter whether they are those that were named.
+  const Sha256Digest digest = is_near ? sha256(as_bytes(piece.floats.values)) : Sha256Digest{};
+  if (for_end && is_near && digest == c.ended->commit.sha256) {
     records_->gave(names_[piece.from]);
     return finish(std::move(c.ended->commit), piece.floats);
   }
-  if (for_attempt && digest == c.fetch->mean.sha256) {
+  if (for_attempt && is_near && digest == c.fetch->mean.sha256) {
     Mean mean = std::move(c.fetch->mean);
     mean.floats = piece.floats;
     c.fetch.reset();
@@ -67,9 +71,11 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     return accept(std::move(mean));
   }
   say(LogLevel::kWarning,
-      fmt::format("{} sends other numbers than the mean of exchange {}, attempt {}, that it was "
-                  "asked for: it is not asked again",
-                  names_[piece.from], c.at.exchange, piece.attempt));
+      fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
+                  "not asked again",
+                  names_[piece.from],
+                  is_near ? "other numbers than" : "numbers too far from this peer's model as",
+                  c.at.exchange, piece.attempt));
   c.false_donors.insert(piece.from);
   if (for_attempt) give_up_source();
   if (for_end && c.ended->asked() == piece.from) try_next_source();

@@ -74,6 +74,7 @@ void AllReduceMachine::report() {
   if (own.blame) {
     message.other = own.blame->member;
     message.count = own.blame->count;
+    message.wrong = own.blame->wrong;
   }
   send(to, std::move(message));
 }
@@ -96,6 +97,7 @@ Registration AllReduceMachine::registration() const {
 // For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
 std::optional<Blame> AllReduceMachine::blame() const {
   const Current& c = *current_;
+  if (c.blame && c.blame->wrong) return c.blame;
   const auto member = waiting_for();
   if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
   const Duration longest = c.run ? piece_wait() : options_.answer;
@@ -114,7 +116,7 @@ void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
   if (accuses) liveness_.call_silent(note.other, now_);
   const auto blamed = std::exchange(c.blame, std::nullopt);
   // It was the cause for which all waited, as the gatherer found.
-  if (accuses && blamed && blamed->member == note.other) charge(self_, note.other, c.joined_at);
+  if (accuses && blamed && blamed->member == note.other) charge(self_, *blamed, c.joined_at);
   wait();
   c.weak = note.weak || !is_quorum(note.members.size());
   if (note.held != 0) {
@@ -145,24 +147,43 @@ void AllReduceMachine::join(Members members) {
   const std::size_t count = members.size();
   const auto index = static_cast<std::size_t>(std::ranges::find(members, self_) - members.begin());
   const Shape shape = choose_shape(options_.shape, count, c.input.values.size());
-  c.run = Run{std::move(members), Reduction(shape, index, count, c.input)};
+  c.run = Run{std::move(members), Reduction(shape, index, count, c.input, c.distance_max)};
   std::vector<Reduction::Outgoing> out;
   c.run->reduction.start(out);
   emit(out);
-  for (const auto& [key, piece] : c.early.take()) (void)reduce(key.first, key.second, piece);
+  for (const auto& [key, piece] : c.early.take()) {
+    const auto& [from, place] = key;
+    if (reduce(from, place, piece) == Reduction::Taken::kWrong) return refuse_numbers(from);
+  }
   after_progress();
 }
 
-// False, and nothing has changed: it is not a piece that can come now.
-bool AllReduceMachine::reduce(Member from, std::uint64_t place, const Floats& piece) {
+Reduction::Taken AllReduceMachine::reduce(Member from, std::uint64_t place, const Floats& piece) {
   Run& run = *current_->run;
   const auto at = std::ranges::find(run.members, from);
-  if (at == run.members.end()) return false;
+  if (at == run.members.end()) return Reduction::Taken::kNotNow;
   std::vector<Reduction::Outgoing> out;
   const auto index = static_cast<std::size_t>(at - run.members.begin());
-  if (!run.reduction.take(index, place, piece, out)) return false;
+  const auto taken = run.reduction.take(index, place, piece, out);
   emit(out);
-  return true;
+  return taken;
+}
+
+// At once: there is nothing to wait for. A gatherer that lists its own wrong numbers would do so
+// again.
+void AllReduceMachine::refuse_numbers(Member from) {
+  Current& c = *current_;
+  if (records_->is_line_due("wrong: " + names_[from], now_)) {
+    say(LogLevel::kWarning,
+        fmt::format("{} sent numbers in exchange {} that are too far from this peer's model to be "
+                    "of this run: not used, and the exchange begins again",
+                    names_[from], c.at.exchange));
+  }
+  c.blame = Blame{.member = from, .count = 1, .wrong = true};
+  const Member gatherer = owner(c.promised);
+  const bool is_no_use = from == gatherer || c.failed[gatherer] >= kListsMax + 1;
+  if (from == gatherer && has_started()) charge(self_, *c.blame, now_);
+  try_again_with(is_no_use ? gatherer_after(gatherer) : gatherer);
 }
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {

@@ -25,4 +25,7 @@ inline Floats share(std::vector<float> values) {
   return {owner, *owner};
 }
 
+// The square of |sum / count - own|. O(d). Requires: as many elements.
+double squared_distance(std::span<const float> sum, std::span<const float> own, double count = 1);
+
 }  // namespace starling::collective

@@ -231,7 +231,7 @@ void GroupReduceMachine::begin_now() {
   for (Member place = 0; place < group.members.size(); ++place) {
     if (peers_[group.members[place]].is_missing()) give(exchange, LinkDown{place});
   }
-  give(exchange, Begin{of_machine(exchange), begin.input});
+  give(exchange, Begin{of_machine(exchange), begin.input, begin.distance_max});
 }
 
 // All that are not around the exchange that is about to begin. Whoever goes back, to the model of a

@@ -2,6 +2,7 @@
 #include "gossip/collective/reduction.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 
@@ -17,10 +18,19 @@ void divide(float* values, std::size_t size, std::size_t members) {
   for (std::size_t i = 0; i < size; ++i) values[i] /= divisor;
 }
 
+// Of the distance that a mean may have.
+constexpr double kSumsAway = 0.5;
+constexpr double kMeansAway = 0.75;
+
 }  // namespace
 
-Reduction::Reduction(Shape shape, std::size_t index, std::size_t members, Floats input)
-    : shape_(shape), index_(index), members_(members), input_(std::move(input)) {
+Reduction::Reduction(Shape shape, std::size_t index, std::size_t members, Floats input,
+                     double distance_max)
+    : shape_(shape),
+      index_(index),
+      members_(members),
+      input_(std::move(input)),
+      distance_max_(distance_max) {
   STARLING_CHECK(index < members);
 }
 
@@ -45,11 +55,24 @@ void Reduction::start(std::vector<Outgoing>& out) {
   }
 }
 
-bool Reduction::take(std::size_t from, std::uint64_t place, const Floats& piece,
-                     std::vector<Outgoing>& out) {
-  if (done_) return false;
+Reduction::Taken Reduction::take(std::size_t from, std::uint64_t place, const Floats& piece,
+                                 std::vector<Outgoing>& out) {
+  if (done_) return Taken::kNotNow;
   return shape_ == Shape::kRing ? take_ring(from, place, piece, out)
                                 : take_tree(from, place, piece, out);
+}
+
+bool Reduction::is_near(const Floats& piece, std::size_t begin, std::size_t summed) {
+  if (std::isinf(distance_max_)) return true;
+  const Floats own = input_.part(begin, begin + piece.values.size());
+  const bool is_sum = summed > 0;
+  const double squares =
+      squared_distance(piece.values, own.values, static_cast<double>(is_sum ? summed : 1));
+  double& away = is_sum ? sums_away_ : means_away_;
+  const double most = (is_sum ? kSumsAway : kMeansAway) * distance_max_;
+  if (!(away + squares <= most * most)) return false;  // what is not a number is near nothing
+  away += squares;
+  return true;
 }
 
 std::size_t Reduction::waits_for() const {
@@ -71,18 +94,20 @@ std::uint64_t Reduction::ring_segment() const {
                                : index_ + 2 * members_ - 1 - steps_;
 }
 
-bool Reduction::take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
-                          std::vector<Outgoing>& out) {
+Reduction::Taken Reduction::take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
+                                      std::vector<Outgoing>& out) {
   const std::uint64_t half = members_ - 1;
   const std::uint64_t expected =
       steps_ < half ? place_of(Phase::kScatter, steps_) : place_of(Phase::kGather, steps_ - half);
   if ((from + 1) % members_ != index_ || place != expected ||
       piece.values.size() != segment_size(ring_segment(), members_, input_.values.size())) {
-    return false;
+    return Taken::kNotNow;
   }
+  const std::uint64_t begin = segment_begin(ring_segment(), members_, input_.values.size());
+  if (!is_near(piece, begin, steps_ < half ? steps_ + 1 : kMean)) return Taken::kWrong;
   ring_step(piece, out);
   skip_empty(out);
-  return true;
+  return Taken::kYes;
 }
 
 void Reduction::ring_step(const Floats& piece, std::vector<Outgoing>& out) {
@@ -115,24 +140,28 @@ void Reduction::skip_empty(std::vector<Outgoing>& out) {
   }
 }
 
-bool Reduction::take_tree(std::size_t from, std::uint64_t place, const Floats& piece,
-                          std::vector<Outgoing>& out) {
+Reduction::Taken Reduction::take_tree(std::size_t from, std::uint64_t place, const Floats& piece,
+                                      std::vector<Outgoing>& out) {
   const std::uint64_t levels = from_child_.size();
-  if (from >= members_ || piece.values.size() != input_.values.size()) return false;
+  if (from >= members_ || piece.values.size() != input_.values.size()) return Taken::kNotNow;
   if (index_ != 0 && place == place_of(Phase::kDown, levels)) {
     const bool from_parent = from == index_ - (std::size_t{1} << levels) && level_ == levels;
-    if (!from_parent) return false;
+    if (!from_parent) return Taken::kNotNow;
+    if (!is_near(piece, 0, kMean)) return Taken::kWrong;
     mean_ = piece;
     descend(out);
-    return true;
+    return Taken::kYes;
   }
   for (std::uint64_t k = level_; k < levels; ++k) {
     if (from != child(k) || place != place_of(Phase::kUp, k) || from_child_[k]) continue;
+    const std::size_t subtree = std::min(std::size_t{1} << k, members_ - child(k));
+    sums_away_ = 0;  // a whole vector, of another member than the one before
+    if (!is_near(piece, 0, subtree)) return Taken::kWrong;
     from_child_[k] = piece;
     climb(out);
-    return true;
+    return Taken::kYes;
   }
-  return false;
+  return Taken::kNotNow;
 }
 
 // Adds what has come from the children in their order; after the last, passes the sum on.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -24,6 +25,13 @@ namespace starling::collective {
 // element of the mean is written once, before it is sent. So no piece has to be copied or waited
 // for, however late it is read. Beside the input there is one vector of d, and at times one
 // segment.
+//
+// A mean that is further than `distance_max` from one's own input is wrong. So is a piece that
+// would lead to one. The pieces of one sender are sums of c members' vectors, or their mean:
+// divided by c, all of them together may be half of that away, and means three quarters. Who sends
+// a wrong one has made it so, or should have refused it itself. What a member adds is within the
+// first bound, whatever it is, if the next one takes it; the rest is for what honest members differ
+// by.
 class Reduction {
  public:
   struct Outgoing {
@@ -32,14 +40,20 @@ class Reduction {
     Floats floats;
   };
 
+  enum class Taken {
+    kYes,
+    kNotNow,  // it is not a piece that can come now; nothing has changed
+    kWrong,   // the same, because of its numbers
+  };
+
   // Requires: index < members; the same shape, members and size of `input` everywhere.
-  Reduction(Shape shape, std::size_t index, std::size_t members, Floats input);
+  Reduction(Shape shape, std::size_t index, std::size_t members, Floats input,
+            double distance_max = std::numeric_limits<double>::infinity());
 
   // What is sent unasked. Call once, first.
   void start(std::vector<Outgoing>& out);
-  // False, and nothing has changed: it is not a piece that can come now.
-  [[nodiscard]] bool take(std::size_t from, std::uint64_t place, const Floats& piece,
-                          std::vector<Outgoing>& out);
+  [[nodiscard]] Taken take(std::size_t from, std::uint64_t place, const Floats& piece,
+                           std::vector<Outgoing>& out);
   bool done() const { return done_; }
   // Requires: done().
   const Floats& mean() const { return mean_; }
@@ -50,21 +64,29 @@ class Reduction {
   std::size_t step() const;
 
  private:
-  bool take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
-                 std::vector<Outgoing>& out);
+  Taken take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
+                  std::vector<Outgoing>& out);
   std::uint64_t ring_segment() const;  // that is to come next
   void ring_step(const Floats& piece, std::vector<Outgoing>& out);
   void skip_empty(std::vector<Outgoing>& out);
-  bool take_tree(std::size_t from, std::uint64_t place, const Floats& piece,
-                 std::vector<Outgoing>& out);
+  Taken take_tree(std::size_t from, std::uint64_t place, const Floats& piece,
+                  std::vector<Outgoing>& out);
   void climb(std::vector<Outgoing>& out);
   void descend(std::vector<Outgoing>& out);
   std::size_t child(std::uint64_t level) const { return index_ + (std::size_t{1} << level); }
+
+  // Of the piece's columns, from `begin` on: as the sum of so many vectors, or kMean.
+  bool is_near(const Floats& piece, std::size_t begin, std::size_t summed);
+  static constexpr std::size_t kMean = 0;
 
   Shape shape_;
   std::size_t index_;
   std::size_t members_;
   Floats input_;
+  double distance_max_;
+  // Squares of how far those were that were taken.
+  double sums_away_ = 0;
+  double means_away_ = 0;
   bool done_ = false;
   Floats mean_;
   std::shared_ptr<float[]> buffer_;  // of the mean (ring), of the sum (tree)

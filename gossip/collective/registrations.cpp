@@ -71,9 +71,10 @@ bool Registrations::backs(const Members& list) const {
 
 std::optional<std::pair<Member, Blame>> Registrations::find_cause() const {
   std::optional<std::pair<Member, Blame>> first;
+  const auto rank = [](const Blame& blame) { return std::pair(!blame.wrong, blame.count); };
   for (const auto& [member, its] : all_) {
     const auto& blame = its.blame;
-    if (blame && (!first || blame->count < first->second.count)) first = {member, *blame};
+    if (blame && (!first || rank(*blame) < rank(first->second))) first = {member, *blame};
   }
   return first;
 }

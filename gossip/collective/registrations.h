@@ -22,9 +22,10 @@ struct Mean {
   bool weak = false;         // it cannot count as backed
 };
 
-struct Blame {  // a member waited in vain
+struct Blame {  // a member waited in vain, or got wrong numbers
   Member member = 0;
   std::uint16_t count = 0;  // ReduceNote::count
+  bool wrong = false;
 };
 
 struct Registration {
@@ -69,7 +70,7 @@ class Registrations {
   const Mean* standing() const;
   // Whether a mean that all of these hold counts as backed.
   bool backs(const Members& list) const;
-  // Of all who waited in vain, the one that had got least.
+  // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.
   std::optional<std::pair<Member, Blame>> find_cause() const;
   // Of `members` all but as few as make every two of the rest hear each other, ourselves in any
   // case. `lost`: to us. `apart`: are not to be together.

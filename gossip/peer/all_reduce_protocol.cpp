@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/check.h"
 #include "gossip/algorithms/algorithm_state.h"
@@ -168,9 +167,10 @@ void AllReduceProtocol::trained(double loss_sum, const LocalPhase& phase) {
 }
 
 void AllReduceProtocol::reduce() {
-  const auto own = algorithm_->message(0).first;
+  const std::span<const float> own = algorithm_->message(0).first;
   state_ = State::kReducing;
-  on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end()))});
+  on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end())),
+                       usual_.limit_now(self_, own)});
 }
 
 void AllReduceProtocol::perform(collective::Finished& finished) {
@@ -180,10 +180,10 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
   if (!in_groups()) say_standing(finished.next, finished.members.size());
   next_ = finished.next;
-  const bool counts = is_usual(finished);
   mean_ = std::move(finished.mean);
+  usual_.accepts(self_, mean_.values, algorithm_->message(0).first);  // the machine has judged it
   message_ = {.first = mean_.values};
-  inbox_ = {.from = 0, .weight = 1, .message = counts ? &message_ : nullptr};
+  inbox_ = {.from = 0, .weight = 1, .message = &message_};
   state_ = State::kMixing;
   compute(
       [this] {
@@ -194,34 +194,7 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
       [this] { mixed(); });
 }
 
-// False: it is left out, and this peer goes on with its own model.
-bool AllReduceProtocol::is_usual(const collective::Finished& finished) {
-  const std::span<const float> own = algorithm_->message(0).first;
-  const std::span<const float> before = common_.empty() ? own : std::span<const float>(common_);
-  if (usual_.accepts(self_, finished.mean.values, before)) return true;
-  if (!left_out_.is_due(host_.now())) return false;
-  std::string names;
-  for (const Member member : finished.members) {
-    if (member != self_) names += (names.empty() ? "" : ", ") + names_[member];
-  }
-  host_.say(
-      LogLevel::kWarning,
-      fmt::format("the mean of exchange {} is {}: left out, this peer goes on with its own model; "
-                  "one of {} sends wrong numbers",
-                  finished.at.exchange,
-                  std::isfinite(usual_.distance())
-                      ? fmt::format("{:.3g} away from the model before it, more than {:.3g}",
-                                    usual_.distance(), usual_.limit())
-                      : std::string("not a number"),
-                  names));
-  return false;
-}
-
 void AllReduceProtocol::mixed() {
-  if (inbox_.message != nullptr && !in_groups()) {
-    const std::span<const float> model = algorithm_->model();
-    common_.assign(model.begin(), model.end());
-  }
   mean_ = {};
   at_ = next_;
   host_.advanced();  // while the model may be read
@@ -334,7 +307,6 @@ void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const f
     return keep_own("the model that came is no further: goes on with its own");
   }
   algorithm_->restart(model);
-  if (!in_groups()) common_.assign(model.begin(), model.end());
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
   const bool counts = can_be(progress) && machine_->is_explainable(progress);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/seldom_line.h"
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/protocol_base.h"
 #include "gossip/peer/usual_distance.h"
@@ -65,7 +64,6 @@ class AllReduceProtocol final : public ProtocolBase {
   void perform(collective::SendNote& send);
   void perform(collective::SendPiece& send);
   void perform(collective::Finished& finished);
-  bool is_usual(const collective::Finished& finished);
   void perform(collective::CatchUp& catch_up);
   void perform(collective::Say& say);
 
@@ -85,12 +83,7 @@ class AllReduceProtocol final : public ProtocolBase {
   std::vector<bool> linked_;      // as far as the links have said
   std::set<Member> unreachable_;  // as far as failure detection has said
   collective::Floats mean_;       // being mixed
-  // The model that all members had before their last local steps, empty where it is not known, and
-  // how far means usually are from it: where members agree on both, they agree on what is too far.
-  // In groups it is empty: there a mean is compared with this peer's own.
-  std::vector<float> common_;
-  UsualDistance usual_;
-  SeldomLine left_out_;  // a mean is
+  UsualDistance usual_;           // of means from this peer's model after its local steps
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;

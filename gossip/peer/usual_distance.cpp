@@ -49,18 +49,23 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
                             std::span<const float> own) {
   const Measured measured = measure(theirs, own);
   distance_ = measured.distance;
-  const double norm = measured.norm;
-  RecentMedian& of_sender = by_sender_[from];
-  limit_ = kTimesNormAtFirst * norm;
-  if (of_all_.size() >= kSeenAtLeast) {
-    const double of_this = of_sender.size() > 0 ? of_sender.median() : 0;
-    limit_ = std::max(kTimesNorm * norm, kTimesUsual * std::max(of_this, of_all_.median()));
-  }
+  limit_ = limit_of(from, measured.norm);
   if (!(distance_ <= limit_)) return false;  // what is not a number is not usual
-  if (distance_ > kTimesNorm * norm) suspect_ = from;
-  of_sender.add(distance_);
+  if (distance_ > kTimesNorm * measured.norm) suspect_ = from;
+  by_sender_[from].add(distance_);
   of_all_.add(distance_);
   return true;
+}
+
+double UsualDistance::limit_now(protocol::Member from, std::span<const float> own) const {
+  return limit_of(from, measure(own, own).norm);
+}
+
+double UsualDistance::limit_of(protocol::Member from, double norm) const {
+  if (of_all_.size() < kSeenAtLeast) return kTimesNormAtFirst * norm;
+  const auto of_sender = by_sender_.find(from);
+  const double of_this = of_sender != by_sender_.end() ? of_sender->second.median() : 0;
+  return std::max(kTimesNorm * norm, kTimesUsual * std::max(of_this, of_all_.median()));
 }
 
 void UsualDistance::forget_members() {

@@ -20,6 +20,8 @@ class UsualDistance {
   // Whether the sender's vector may be used; notes how far it was if so. O(d). What is not a
   // number is not used. Requires: as many elements as `own`.
   bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
+  // Beyond which it would not accept one now. O(d).
+  double limit_now(protocol::Member from, std::span<const float> own) const;
   // Of a model that is copied: kRefused beyond 8 times the norm of one's own, which is of exchange
   // `ours`. In the first eight, where one's own may be hardly trained, kSuspect: kRefused beyond
   // 1,000 times. O(d).
@@ -28,7 +30,7 @@ class UsualDistance {
                              protocol::Exchange ours);
   // The members are others: what is usual of all stays.
   void forget_members();
-  // Of the last vector, and what it was held against.
+  // Of the last vector that was judged, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }
   // Who last sent a vector that was used though it was more than 8 times as far as one's own is
@@ -36,6 +38,8 @@ class UsualDistance {
   std::optional<protocol::Member> suspect() const { return suspect_; }
 
  private:
+  double limit_of(protocol::Member from, double norm) const;
+
   std::map<protocol::Member, RecentMedian> by_sender_;
   RecentMedian of_all_;
   double distance_ = 0;

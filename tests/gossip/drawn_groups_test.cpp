@@ -90,7 +90,7 @@ std::vector<float> reduced(const std::vector<std::vector<float>>& inputs, Shape 
   for (; !queue.empty(); queue.pop_front()) {
     const auto& [from, piece] = queue.front();
     const std::size_t to = piece.to;
-    EXPECT_TRUE(parts[to].take(from, piece.place, piece.floats, out));
+    EXPECT_EQ(parts[to].take(from, piece.place, piece.floats, out), Reduction::Taken::kYes);
     send(to);
   }
   EXPECT_TRUE(parts[0].done());

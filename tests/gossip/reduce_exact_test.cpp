@@ -118,7 +118,7 @@ TEST(AllReduceExact, RoundedSumsDoNotDependOnArrival) {
         const Reduction::Outgoing piece = it->second.front();
         it->second.erase(it->second.begin());
         if (it->second.empty()) queues.erase(it);
-        ASSERT_TRUE(parts[to].take(from, piece.place, piece.floats, out));
+        ASSERT_EQ(parts[to].take(from, piece.place, piece.floats, out), Reduction::Taken::kYes);
         queue(to);
       }
       for (const Reduction& part : parts) {

@@ -619,6 +619,66 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
   }
 }
 
+// The exchange goes on without it at once, and after a few it is not listed any more.
+TEST(AllReduceHostile, WhoSendsWrongNumbersIsLeftOut) {
+  for (const bool spoils : {false, true}) {
+    for (const Member self : {0U, 2U}) {
+      for (const std::size_t floats : {13U, 60'000U}) {  // a tree, a ring
+        SCOPED_TRACE(::testing::Message() << "member " << self << ", " << floats << " floats");
+        World world = liars_world(1);
+        world.floats = floats;
+        world.exchanges = floats > 1000 ? 30 : 200;
+        world.distance_max = 1e9;
+        ReduceNetwork network(world);
+        if (spoils) network.spoil_numbers(self, 1e30F);
+        network.do_not_await(self);
+        ASSERT_EQ(network.run(), "") << network.trace();
+        EXPECT_EQ(network.wrong_results(), "");
+        EXPECT_EQ(network.disagreement(self), "");
+        EXPECT_LT(pace_of(network).mean, 0.5);
+        EXPECT_LT(pace_of(network).most, 2);
+        for (Member m = 0; m < kOfLiar; ++m) {
+          EXPECT_EQ(is_named(network, m, "sent numbers"), spoils && m == self) << m;
+          if (m != self) EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
+        }
+        EXPECT_EQ(is_named(network, self, "has held up the others"), spoils);
+      }
+    }
+  }
+}
+
+// That others send wrong numbers: it is itself left out.
+TEST(AllReduceHostile, WhoSaysThatOthersSendWrongNumbersHarmsNobody) {
+  for (const Member self : {0U, 2U}) {
+    for (const bool of_one : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << "member " << self << (of_one ? ", of one" : ", of all"));
+      World world = liars_world(1);
+      world.exchanges = 200;
+      world.distance_max = 1e9;
+      ReduceNetwork network(world);
+      std::uint32_t lie = 0;
+      network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
+        if (from != self || note.kind != Kind::kRegister) return true;
+        note.members.clear();
+        note.held = 0;
+        note.sha256.reset();
+        note.other = of_one ? 3 : ++lie % kOfLiar;
+        note.count = 1;
+        note.wrong = true;
+        return true;
+      };
+      network.do_not_await(self);
+      ASSERT_EQ(network.run(), "") << network.trace();
+      EXPECT_EQ(network.disagreement(self), "");
+      EXPECT_LT(pace_of(network).mean, 2);
+      for (Member m = 0; m < kOfLiar; ++m) {
+        if (m != self) EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
+        EXPECT_FALSE(is_named(network, m, "sent numbers"));
+      }
+    }
+  }
+}
+
 // It is late by a little less than what the others have learned to wait, and from time to time not
 // at all, of which they learn the longest deadlines.
 TEST(AllReduceHostile, WhoIsLateEachTimeDoesNotStretchTheDeadline) {

@@ -186,7 +186,7 @@ void ReduceNetwork::begin_next(Member member, double seconds) {
     if (at != node.next) return;  // it has taken another's model meanwhile
     if (node.began.empty() || node.began.back() < at) node.began.push_back(at);
     node.next = {at.backed, at.exchange + 1};  // or what it finishes with
-    feed(member, Begin{at, share(input(member, at.exchange))});
+    feed(member, Begin{at, share(input(member, at.exchange)), world_.distance_max});
   });
 }
 
@@ -268,6 +268,8 @@ void ReduceNetwork::arrive(Member to, PieceReceived piece, std::size_t checksum)
   std::vector<float> copy(piece.floats.values.begin(), piece.floats.values.end());
   const bool is_mean = piece.place >> 32 != static_cast<std::uint64_t>(Phase::kScatter);
   if (is_mean && changed_.contains({piece.from, to}) && !copy.empty()) copy[0] += 1;
+  const auto spoilt = spoilt_.find(piece.from);
+  if (spoilt != spoilt_.end()) std::ranges::fill(copy, spoilt->second);
   piece.floats = share(std::move(copy));
   feed(to, std::move(piece));
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -33,6 +34,7 @@ struct World {
   double spread = 0.05;    // of the beginnings, uniform
   double detection = 0.5;  // from a death to each survivor's news, uniform
   double seconds_max = 600;
+  double distance_max = std::numeric_limits<double>::infinity();  // Begin::distance_max
   double copies_fail = 0;  // this part of the models that are asked for
   double copy_seconds =
       0;  // in which a model is waited for in vain; it goes on within `spread` else
@@ -64,6 +66,8 @@ class ReduceNetwork final
   void give_no_pieces(Member member) { nodes_[member].gives_pieces = false; }
   // Means and segments of them arrive changed from now on.
   void change_means(Member from, Member to) { changed_.insert({from, to}); }
+  // What its pieces and the means that it gives hold from now on.
+  void spoil_numbers(Member member, float number) { spoilt_[member] = number; }
   // The exchange that it has begun, or is to begin.
   Progress place(Member member) const;
   // Its process ends and is back after this time, so many of its exchanges earlier; what it ended
@@ -130,6 +134,7 @@ class ReduceNetwork final
   std::vector<Node> nodes_;
   std::multimap<std::size_t, Member> kills_;
   std::map<std::pair<Member, Exchange>, double> delays_;
+  std::map<Member, float> spoilt_;
   std::set<std::pair<Member, Member>> changed_;  // pieces from, to
   std::map<Exchange, TimePoint> ended_;          // first
   std::size_t messages_ = 0;

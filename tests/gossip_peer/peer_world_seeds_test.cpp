@@ -23,7 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 using starling::testing::PeerWorld;
 using starling::testing::simulated_models;
+using ::testing::Each;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pointwise;
 using Fault = sim::SimulatedDisk::Fault;
 
@@ -481,6 +484,7 @@ void survive(std::uint64_t seed) {
     world.run_until([&] { return transport.all_up().empty(); }, 1min, "no member keeps a link");
   }
   world.invariants().expect_all_mass();
+  EXPECT_THAT(world.lines, Each(Not(HasSubstr("sent numbers in exchange"))));  // all are honest
   if (only_mixes) {
     expect_means_of_the_initial_models(world);
   } else {

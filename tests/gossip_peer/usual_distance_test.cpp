@@ -55,19 +55,8 @@ TEST(UsualDistance, WhatIsCopiedMayBeFarButNotOfAnotherWorld) {
 
 bool says_far(const PeerWorld& world) {
   return std::ranges::any_of(world.lines, [](const std::string& line) {
-    return line.find(" away from th") != line.npos ||
-           line.find("is not a number: left out") != line.npos;
+    return line.find(" away from th") != line.npos || line.find("too far from") != line.npos;
   });
-}
-
-// The exchanges whose mean it left out.
-std::vector<std::string> left_out(const PeerWorld& world, std::size_t index) {
-  std::vector<std::string> exchanges;
-  for (const std::string& line : world.said(index)) {
-    if (line.find(": left out") == line.npos) continue;
-    exchanges.push_back(line.substr(0, line.find(" is ")));
-  }
-  return exchanges;
 }
 
 // The last of four peers sends what becomes of its vectors.
@@ -191,9 +180,8 @@ TEST(UsualDistance, KnowsWhoMayHaveSpoiltAModel) {
   EXPECT_NE(diverged(41).message().find("learning-rate"), std::string::npos);
 }
 
-// One message in a while spoils the mean that all wait for. Nobody waits longer for it, and all who
-// are honest leave out the same means.
-TEST(UsualDistance, WhoeverAMeanReachesLeavesOutTheSameOnes) {
+// In an all-reduce it costs the others one more attempt, and they agree all the same.
+TEST(UsualDistance, WhoSendsHugeNumbersNowAndThenHoldsNobodyUp) {
   for (const float number : {3e38F, 1e30F, std::numeric_limits<float>::quiet_NaN()}) {
     PeerWorld world(testing::small_network_of_steps(300, "ring", 4, "all-reduce"), 5);
     int sent = 0;
@@ -202,12 +190,8 @@ TEST(UsualDistance, WhoeverAMeanReachesLeavesOutTheSameOnes) {
     });
     world.begin();
     world.run_to_end();
-    const auto of_first = left_out(world, 0);
-    EXPECT_EQ(of_first.size(), 1U) << number << ": said now and then";
-    for (const std::size_t i : {1U, 2U}) {
-      EXPECT_EQ(left_out(world, i), of_first) << number;
-      EXPECT_EQ(world.model(i), world.model(0)) << number;
-    }
+    EXPECT_TRUE(says_far(world)) << number;
+    for (const std::size_t i : {1U, 2U}) EXPECT_EQ(world.model(i), world.model(0)) << number;
     EXPECT_LT(world.scheduler.now() - TimePoint{}, std::chrono::seconds(60)) << number;
   }
 }

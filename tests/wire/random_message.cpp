@@ -243,6 +243,7 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.backed = any_number(rng);
   note.other = any_number32(rng, 0);
   note.count = static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF));
+  note.wrong = rng.below(2) == 0;
   note.fresh = rng.below(2) == 0;
   note.weak = rng.below(2) == 0;
   if (rng.below(2) == 0) note.sha256 = digest(rng);
