@@ -149,9 +149,9 @@ void AllReduceMachine::charge(Member by, const Blame& blame, TimePoint since) {
                    piece_wait(), now_);
 }
 
-// It looks longer where this process itself was stopped.
+// Of the time in which this process itself ran.
 Duration AllReduceMachine::charged_wait(TimePoint since) const {
-  return std::min(now_ - since, kChargedWaits * piece_wait());
+  return std::min(now_ - std::max(since, stopped_until_), kChargedWaits * piece_wait());
 }
 
 // The likelier cause where `by` says that it waits for another, or got wrong numbers of it.

@@ -11,6 +11,9 @@ namespace {
 
 using Kind = protocol::ReduceNote::Kind;
 
+// An event that comes so much after the time of a tick: this process did not run, and what others
+// sent meanwhile waits to be read.
+constexpr Duration kStopped = std::chrono::milliseconds(500);
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 
 }  // namespace
@@ -41,8 +44,13 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
 
 std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
   now_ = now;
+  if (due_ && now_ > *due_ + kStopped) {
+    stopped_until_ = now_;
+    if (current_) current_->waits_since = now_;
+  }
   std::visit([this](auto& e) { handle(e); }, event);
   consider();
+  due_ = next_deadline();
   return std::exchange(actions_, {});
 }
 

@@ -316,6 +316,8 @@ class AllReduceMachine final : public Reducer {
   ArrivalDeadline pieces_;
   AheadClaims claims_;
   TimePoint now_{};
+  std::optional<TimePoint> due_;  // next_deadline() after the last event
+  TimePoint stopped_until_{};     // this process did not run
   std::vector<Action> actions_;
   std::optional<Current> current_;
   std::optional<Gather> gather_;     // here, for the exchange at hand or the next one

@@ -16,8 +16,6 @@ namespace {
 // A list comes within so many times what is learned of its parts.
 constexpr int kListWaits = 2;
 constexpr unsigned kDoublingsMax = 10;
-// A tick that comes so much after its time: this process did not run, and answers wait to be read.
-constexpr Duration kProbeLateMax = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -304,8 +302,9 @@ TimePoint AllReduceMachine::probe_deadline() const {
 // the gatherer.
 void AllReduceMachine::probe_others() {
   Current& c = *current_;
-  const bool is_due = c.probed_at && now_ < probe_deadline() + kProbeLateMax;
-  if (is_due) return find_silent();
+  // Else answers may wait to be read.
+  const bool ran = c.probed_at && *c.probed_at > stopped_until_;
+  if (ran) return find_silent();
   c.probed_at = now_;
   ask_where_others_are();
 }

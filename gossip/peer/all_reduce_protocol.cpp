@@ -252,12 +252,11 @@ bool AllReduceProtocol::can_be(Progress at) const {
   return !limit || at.exchange <= *limit;
 }
 
-// A link may only look whole. A part of the model is longer than a piece, which is one of as many
-// as there are members, and a donor that trains gives it when its local steps are done.
+// A link may only look whole. A donor that trains gives its model when its local steps are done;
+// from then on something of it comes at least as soon as a piece, or as two, since pieces for
+// others may go before it.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
-  const auto pieces = static_cast<int>(names_.size() / std::max<std::size_t>(from.size(), 1));
-  const Duration patience =
-      machine_->pace().value_or(work_) + machine_->piece_wait() * (std::max(pieces, 1) + 1);
+  const Duration patience = machine_->pace().value_or(work_) + 2 * machine_->piece_wait();
   host_.copy_model(std::move(from), {.silent = patience});
 }
 

@@ -196,7 +196,7 @@ class OneMember {
     for (const Member m : others_) note_end(on(LinkDown{m}), at);
     note_end(after(std::chrono::seconds(1)), at);
     for (Exchange e = 0; e < exchanges; ++e) {
-      now += each;
+      note_end(after(each), at);
       note_end(begin(at), at);
     }
     for (const Member m : others_) (void)on(LinkUp{m, {}});
@@ -206,9 +206,19 @@ class OneMember {
 
   std::vector<Action> hear(Member from, Progress next) { return on(over(from, next, {from})); }
 
+  // It is told each time that it waits for.
   std::vector<Action> after(Duration time) {
-    now += time;
-    return on(Tick{});
+    std::vector<Action> all;
+    const TimePoint end = now + time;
+    const auto tick_at = [&](TimePoint when) {
+      now = when;
+      std::ranges::move(on(Tick{}), std::back_inserter(all));
+    };
+    while (machine_.next_deadline().value_or(end) < end) {
+      tick_at(std::max(now, *machine_.next_deadline()));
+    }
+    tick_at(end);
+    return all;
   }
 
   std::vector<Action> on(Event event) { return machine_.on(std::move(event), now); }

@@ -169,6 +169,39 @@ TEST(PeersInGroups, AreNotHeldUpForEver) {
   }
 }
 
+// Stopped for 5 s of every 10: it costs something as long as it goes on. Afterwards all go on as
+// before, and nobody else counts as the cause, for the stopped one either.
+TEST(PeersInGroups, WhoIsStoppedNowAndThenBlamesNobody) {
+  constexpr std::size_t kStopped = 1;
+  for (const char* algorithm : {"all-reduce:group=3", "all-reduce"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network_of_steps(1'000'000, "ring", 6, algorithm), 1);
+    world.phase = [&world] { return from_seconds(world.rng.uniform(0.005, 0.015)); };
+    world.begin();
+    world.run_to_exchange(0, 50);
+    const auto ended_in = [&](Duration time) {
+      const Exchange before = exchange_of(world, 0);
+      world.run_for(time);
+      return exchange_of(world, 0) - before;
+    };
+    const Exchange undisturbed = ended_in(20s);
+    for (int i = 0; i < 7; ++i) {
+      world.freeze(kStopped);
+      world.run_for(5s);
+      world.thaw(kStopped);
+      world.run_for(5s);
+    }
+    EXPECT_GT(ended_in(20s), undisturbed * 8 / 10);
+    EXPECT_GT(ended_in(20s), undisturbed * 9 / 10);
+    for (std::size_t i = 0; i < world.peers.size(); ++i) {
+      for (const std::string& line : world.said(i)) {
+        const bool names = line.find("has held up the others") != std::string::npos;
+        EXPECT_TRUE(!names || line.find(world.peers[kStopped]->name) != std::string::npos) << line;
+      }
+    }
+  }
+}
+
 // It costs the deadline of those that meet it before its death is known, and nothing later.
 TEST(PeersInGroups, GoOnWithoutWhoIsKilled) {
   PeerWorld world(in_groups(100'000, 9, 3), 1);
