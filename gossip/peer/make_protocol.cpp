@@ -7,6 +7,7 @@
 #include "gossip/peer/all_reduce_protocol.h"
 #include "gossip/peer/asynchronous_protocol.h"
 #include "gossip/peer/neighbour_protocol.h"
+#include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
 namespace {
@@ -22,6 +23,20 @@ std::uint64_t resent_exchanges(const NetworkRun& run) {
 }
 
 }  // namespace
+
+ProtocolStart start_with(const Checkpoint* kept, const identity::Roster& roster,
+                         const NetworkRun& run, Member self) {
+  const bool is_of_run = kept != nullptr && kept->run == roster.run_identity() &&
+                         kept->model.size() == run.initial.size();
+  if (!is_of_run) return {.model = initial_model_of(run.options, run.initial.values(), self)};
+  ProtocolStart start{.exchange = kept->exchange, .support = kept->support, .model = kept->model};
+  // Weights are shares of what one epoch's members hold together: in another all begin with 1.
+  const KeptState& state = kept->state;
+  const bool same_epoch = state.epoch == roster.epoch;
+  const AlgorithmTraits& traits = run.plan.traits;
+  if (state.algorithm == traits.name && (same_epoch || !traits.weighs)) start.state = state.bytes;
+  return start;
+}
 
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
                                                  ProtocolStart& start) {

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "core/identity/roster.h"
+#include "gossip/peer/checkpoint.h"
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/training_protocol.h"
@@ -39,6 +41,11 @@ struct ProtocolPatience {
   // For those who were never heard: they may be starting.
   Duration start = std::chrono::seconds(60);
 };
+
+// Where a protocol begins that continues with no session before it: at `kept` (null: there is none)
+// where that is of the roster's run, else with the run's initial model.
+ProtocolStart start_with(const Checkpoint* kept, const identity::Roster& roster,
+                         const NetworkRun& run, Member self);
 
 // The algorithm that a protocol starts with.
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,

@@ -7,12 +7,10 @@
 
 #include "core/base/counted.h"
 #include "gossip/peer/held_roster.h"
-#include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
 
 using protocol::PeerHello;
-using protocol::Progress;
 
 PeerMachine::PeerMachine(PeerOptions options, const identity::IdentityDirectory& self,
                          MakeLocalSteps make_local_steps)
@@ -21,7 +19,8 @@ PeerMachine::PeerMachine(PeerOptions options, const identity::IdentityDirectory&
       make_local_steps_(std::move(make_local_steps)),
       rng_({.seed = options_.seed,
             .purpose = Purpose::kBackoff,
-            .node = hash_name(self.identity().name)}) {}
+            .node = hash_name(self.identity().name)}),
+      pending_checkpoint_(options_.checkpoint_every) {}
 
 // A trainer's task would keep its thread for as long as it may take.
 PeerMachine::~PeerMachine() {
@@ -58,10 +57,10 @@ void PeerMachine::handle(peer::RosterReceived& came) {
   if (!same_epoch) leave_session();
   if (!roster_ || roster_->epoch != roster.epoch) refused_rosters_.clear();
   roster_.take(came.roster, came.source, clock());
-  if (came.was_kept) forgot_run_ = roster.run_identity();
+  if (came.was_kept) promises_.run_had_begun(roster.run_identity());
   act(peer::KeepRoster{came.roster});
   act(peer::SetRoster{came.roster});
-  if (!same_epoch) unreached_.clear();
+  if (!same_epoch) unreached_.forget_all();
   renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
 }
 
@@ -149,7 +148,7 @@ void PeerMachine::expire() {
   expired_ = true;
   leave_session();
   up_.clear();
-  unreached_.clear();
+  unreached_.forget_all();
   act(peer::SetRoster{nullptr});
   renewal_ = Renewal::kNobody;
   if (!is_computing()) return adopt();
@@ -214,15 +213,15 @@ void PeerMachine::handle(peer::BeginFallback& begun) {
   const auto* floats = reinterpret_cast<const float*>(from.model.view().data());
   const std::string run = roster_->run_identity();
   former_.reset();
-  start_.reset();
+  start_patience_.restart();
   failure_.reset();
   latest_ = std::make_shared<const Checkpoint>(
       Checkpoint{run, from.exchanges, {floats, floats + from.model.size() / sizeof(float)}});
-  fallback_ = Fallback{.run_id = run,
-                       .start_patience = terms->after,
-                       .steps_before = begun.begin.steps_before,
-                       .pace = begun.begin.pace,
-                       .before = from};
+  fallback_ = FallbackRun{.run_id = run,
+                          .start_patience = terms->after,
+                          .steps_before = begun.begin.steps_before,
+                          .pace = begun.begin.pace,
+                          .before = from};
   if (!preparing_) prepare();
 }
 
@@ -235,19 +234,9 @@ bool PeerMachine::holds_fallback() const {
   return fallback_ && latest_ && latest_->run == fallback_->run_id;
 }
 
-// What lies after the last mixing is no network's yet.
 std::optional<fallback::Trained> PeerMachine::gossiped() const {
   if (!holds_fallback()) return std::nullopt;
-  const fallback::Trained& before = fallback_->before;
-  const TrainingProgress mixed = fallback_->mixed.value_or(
-      TrainingProgress{.exchange = before.exchanges, .step = before.steps});
-  const std::uint64_t steps = before.steps + mixed.loss_steps;
-  const double loss_sum = before.loss * static_cast<double>(before.steps) + mixed.loss_sum;
-  const std::span<const float> model(latest_->model);
-  return fallback::Trained{.model = SharedBytes::own(to_bytes(as_bytes(model))),
-                           .exchanges = mixed.exchange,
-                           .steps = mixed.step,
-                           .loss = steps > 0 ? loss_sum / static_cast<double>(steps) : 0.0};
+  return fallback_->trained(latest_->model);
 }
 
 void PeerMachine::handle(peer::EndFallback&) {
@@ -259,7 +248,7 @@ void PeerMachine::handle(peer::EndFallback&) {
   if (!had_begun) return;
   end_session();
   // Peers that heard of the coordinator earlier only seemed dead.
-  if (ended_) ended_->there.reset();
+  if (ended_) ended_->reachable.reset();
   latest_.reset();
   keep_links();
   if (switching_ && !is_computing()) adopt();
@@ -290,55 +279,6 @@ void PeerMachine::handle(peer::Prepared& prepared) {
   begin_session(std::move(*prepared.run));
 }
 
-ProtocolStart PeerMachine::protocol_start(const NetworkRun& run, Member self) {
-  ProtocolStart start;
-  start.incarnation = rng_.next_u32() | 1U;
-  const std::string id = roster_->run_identity();
-  if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
-    start.exchange = latest_->exchange;
-    start.support = latest_->support;
-    start.model = latest_->model;
-    // Weights are shares of what one epoch's members hold together: in another all begin with 1.
-    const KeptState& kept = latest_->state;
-    const bool same_epoch = kept.epoch == roster_->epoch;
-    const AlgorithmTraits& traits = run.plan.traits;
-    if (kept.algorithm == traits.name && (same_epoch || !traits.weighs)) start.state = kept.bytes;
-    if (start.exchange > 0) {
-      say(LogLevel::kInfo, fmt::format("goes on from exchange {}", start.exchange));
-    }
-  } else {
-    start.model = initial_model_of(run.options, run.initial.values(), self);
-  }
-  return start;
-}
-
-// For members that were never heard: they may be starting, as long as the run itself is. Later on
-// no epoch waits longer for them than twice a local phase.
-Duration PeerMachine::start_patience() {
-  const std::string id = roster_->run_identity();
-  if (!start_ || start_->run_id != id) start_ = RunStart{.run_id = id, .at = now_};
-  const Duration most = fallback_ ? fallback_->start_patience : options_.start_patience;
-  const Duration left = most - (now_ - start_->at);
-  return std::min(most, std::max(left, options_.patience_min + 2 * start_->computing_max));
-}
-
-// Members that were not reachable at the end of the previous session: the next one does not wait
-// for them to start. A running network must not pay for a start at each change of epoch; a run that
-// has not begun, or a different one, does wait.
-std::set<Member> PeerMachine::absent() const {
-  std::set<Member> absent;
-  const bool runs = ended_ && ended_->there && ended_->run_id == roster_->run_identity() &&
-                    ended_->progress.exchange > 0;
-  if (!runs) return absent;
-  for (Member member = 0; member < roster_->members.size(); ++member) {
-    const std::string& name = roster_->members[member].name;
-    const auto known = ended_->there->find(name);
-    const bool was_there = known != ended_->there->end() && known->second;
-    if (name != self_.identity().name && !was_there) absent.insert(member);
-  }
-  return absent;
-}
-
 // The local phase that waits to be mixed, the algorithm's state and the order of batches continue
 // in the next epoch. What an algorithm shares with the members starts again (Algorithm::regroup).
 void PeerMachine::begin_session(NetworkRun run) {
@@ -347,8 +287,12 @@ void PeerMachine::begin_session(NetworkRun run) {
   if (fallback_ && latest_->model.size() != run.initial.size()) {
     return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
   }
-  ProtocolStart start = protocol_start(run, self);
+  ProtocolStart start = start_with(latest_.get(), roster, run, self);
+  start.incarnation = rng_.next_u32() | 1U;
   start.run_age = roster_.run_age(clock());
+  if (start.exchange > 0) {
+    say(LogLevel::kInfo, fmt::format("goes on from exchange {}", start.exchange));
+  }
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);
@@ -358,14 +302,8 @@ void PeerMachine::begin_session(NetworkRun run) {
     start.state.clear();
     start.former = std::make_shared<Handover>(std::move(*former->handover));
   }
-  // A session that failed, or ended while it copied a model, is followed by one that begins before
-  // what this process came to, and does not know what was promised since.
-  const Progress begins_at{.backed = start.support.backed, .exchange = start.exchange};
-  if (ended_ && ended_->run_id == roster.run_identity() && begins_at < ended_->reached) {
-    forgot_run_ = roster.run_identity();
-  }
-  start.forgot = forgot_run_ == roster.run_identity() || session_epoch_ == roster.epoch;
-  session_epoch_ = roster.epoch;
+  start.forgot = !promises_.session_begins(roster.run_identity(), roster.epoch,
+                                           {start.support.backed, start.exchange});
   const auto pace = fallback_ ? std::optional(fallback_->pace) : std::nullopt;
   std::shared_ptr<LocalSteps> local;
   if (continues) {
@@ -377,26 +315,29 @@ void PeerMachine::begin_session(NetworkRun run) {
         make_local_steps_(run, self, run.options.schedule().after(start.exchange) + before, pace);
   }
   const ProtocolPatience patience{
-      .min = options_.patience_min, .max = options_.patience_max, .start = start_patience()};
+      .min = options_.patience_min,
+      .max = options_.patience_max,
+      .start = start_patience_.begin_session(
+          roster.run_identity(), options_.patience_min,
+          fallback_ ? fallback_->start_patience : options_.start_patience, now_)};
   const Rng probes({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()});
   session_ = std::make_shared<EpochSession>(
-      EpochSession::Setup{.roster = roster,
-                          .self = self,
-                          .run = std::move(run),
-                          .local = std::move(local),
-                          .start = std::move(start),
-                          .absent = absent(),
-                          .patience = patience,
-                          .membership = options_.membership,
-                          .rng = probes,
-                          .checkpoint_every = options_.checkpoint_every,
-                          .pace = pace},
+      EpochSession::Setup{
+          .roster = roster,
+          .self = self,
+          .run = std::move(run),
+          .local = std::move(local),
+          .start = std::move(start),
+          .absent = ended_ ? ended_->absent(roster, self_.identity().name) : std::set<Member>(),
+          .patience = patience,
+          .membership = options_.membership,
+          .rng = probes,
+          .checkpoint_every = options_.checkpoint_every,
+          .pace = pace},
       up_, now_);
   act(peer::LimitMessages{messages_of_use(session_->run())});
   keep_links();
   report_at_ = now_;
-  reported_loss_ = 0;
-  reported_steps_ = 0;
   session_->begin(now_);
   follow_session();
   // On links that outlast an epoch both sides say where they are now.
@@ -413,14 +354,15 @@ void PeerMachine::end_session() {
   assemblers_.clear();  // of members that may have other places from now on
   if (!session_) return;
   if (session_->is_computing()) session_->cancel_training();
-  if (session_->training().remembers() && forgot_run_ == session_->run_id()) forgot_run_.reset();
-  traffic_before_ = traffic();
-  const TrainingProgress progress = session_->training().progress();
-  ended_ = Ended{.run_id = session_->run_id(),
-                 .run_name = session_->run_name(),
-                 .progress = progress,
-                 .reached = {session_->training().support().backed, progress.exchange},
-                 .there = session_->who_is_there()};
+  const TrainingProtocol& training = session_->training();
+  const TrainingProgress progress = training.progress();
+  promises_.session_ended(session_->run_id(), {training.support().backed, progress.exchange},
+                          training.remembers());
+  counts_.session_ended(progress);
+  ended_ = EndedSession{.run_id = session_->run_id(),
+                        .run_name = session_->run_name(),
+                        .progress = progress,
+                        .reachable = session_->who_is_there()};
   session_.reset();
 }
 
@@ -443,7 +385,7 @@ void PeerMachine::follow_session() {
       send_report();  // what is said of this model is to be known when it is there
     }
     if (auto* checkpoint = std::get_if<peer::KeepCheckpoint>(&action)) {
-      keep(std::move(*checkpoint));
+      act(pending_checkpoint_.keep(std::move(*checkpoint)));
     } else {
       act(std::move(action));
     }
@@ -454,7 +396,7 @@ void PeerMachine::follow_session() {
 
 void PeerMachine::handle(peer::Computed& computed) {
   if (computed.session != session_ || !session_) return;
-  start_->computing_max = std::max(start_->computing_max, now_ - session_->computing_since());
+  start_patience_.computed(now_ - session_->computing_since());
   session_->computed(now_);
   follow_session();
   if (is_computing()) return;
@@ -475,7 +417,7 @@ void PeerMachine::finished() {
   say(LogLevel::kInfo,
       "the run is finished: " + counted(session_->run().options.run.steps, "step"));
   const std::uint64_t alone = progress.loss_steps;
-  if (arrived_in_ == session_->run_id() || alone == 0 ||
+  if (counts_.has_heard(session_->run_id()) || alone == 0 ||
       session_->training().neighbours().empty()) {
     return;
   }
@@ -510,33 +452,11 @@ void PeerMachine::keep_checkpoint(bool model_too) {
 // Where it is of the session's run: a session may end while its model is being computed.
 void PeerMachine::keep_latest(bool model_too) {
   if (!latest_ || latest_->run != session_->run_id()) return;
-  keep({latest_, session_->run().layout(), model_too});
+  act(pending_checkpoint_.keep({latest_, session_->run().layout(), model_too}));
 }
 
-// The model of a run that is over is owed until it is written.
-void PeerMachine::keep(peer::KeepCheckpoint what) {
-  if (keeping_ && keeping_->what.checkpoint->run == what.checkpoint->run) {
-    what.model_too |= keeping_->what.model_too;
-  }
-  act(what);
-  keeping_ = Keeping{.what = std::move(what)};
-}
-
-void PeerMachine::keep_again() { keep(std::exchange(keeping_, std::nullopt)->what); }
-
-// Said once: a disk that stays full would fill the log.
 void PeerMachine::handle(peer::CheckpointKept& answer) {
-  if (!keeping_ || keeping_->what.checkpoint != answer.checkpoint) return;
-  if (answer.kept) {
-    keeping_.reset();
-    if (std::exchange(disk_problem_, "").empty()) return;
-    return say(LogLevel::kInfo, "the checkpoint is kept now");
-  }
-  std::string line = "the checkpoint is not kept: " + answer.kept.error().message();
-  if (closed_) return say(LogLevel::kError, line);
-  line += "; tried again every " + format_duration(options_.checkpoint_every);
-  keeping_->again_at = now_ + options_.checkpoint_every;
-  if (std::exchange(disk_problem_, line) != line) say(LogLevel::kWarning, line);
+  if (auto line = pending_checkpoint_.answered(answer, now_, closed_)) act(std::move(*line));
 }
 
 // --- links --------------------------------------------------------------------------------------
@@ -560,7 +480,7 @@ void PeerMachine::keep_links() {
 void PeerMachine::handle(peer::LinkUp& up) {
   if (renewal_ != Renewal::kDone || !roster_) return;
   up_[up.member] = up.hello;
-  unreached_.erase(up.member);
+  unreached_.reached(up.member);
   act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
   if (!hears_others() || up.hello.epoch != roster_->epoch) return;
   session_->take_hello(up.member, up.hello, now_);
@@ -576,33 +496,16 @@ void PeerMachine::handle(peer::LinkDown& down) {
     const auto neighbours = session_->training().neighbours();
     return std::ranges::find(neighbours, down.member) != neighbours.end();
   };
-  const bool unreached =
-      down.why && (down.why->code() == "cannot-dial" || down.why->code() == "shut-out");
-  if (unreached && is_neighbour()) {
-    unreached_.try_emplace(down.member, Unreached{now_, *down.why}).first->second.why = *down.why;
-  }
+  if (down.why && is_neighbour()) unreached_.failed(down.member, *down.why, now_);
   session_->link_lost(down.member, now_);
   follow_session();
 }
 
-void PeerMachine::say_unreached() {
-  for (auto& [member, neighbour] : unreached_) {
-    if (now_ < neighbour.since + kUnreachedMax || std::exchange(neighbour.said, true)) continue;
-    say(LogLevel::kWarning, neighbour.why.message());
-  }
-}
-
-// Who is shut out and hears nobody need not be told that. One member's word hides nothing else.
 std::string PeerMachine::problem() const {
-  std::string problem = problem_;
   const bool hears_nobody = session_ && session_->training().progress().heard == 0;
-  for (const auto& [member, neighbour] : unreached_) {
-    if (!neighbour.said) continue;
-    const bool is_cause = neighbour.why.code() == "shut-out" && hears_nobody;
-    if (is_cause || problem.empty()) problem = neighbour.why.message();
-  }
-  if (disk_problem_.empty()) return problem;
-  return problem.empty() ? disk_problem_ : problem + "; " + disk_problem_;
+  const std::string problem = unreached_.problem_beside(problem_, hears_nobody);
+  const std::string& of_disk = pending_checkpoint_.problem();
+  return problem.empty() || of_disk.empty() ? problem + of_disk : problem + "; " + of_disk;
 }
 
 void PeerMachine::handle(peer::MessageReceived& came) {
@@ -643,8 +546,7 @@ void PeerMachine::handle(peer::TransferRefused& refused) {
 
 void PeerMachine::handle(peer::TransferReceived& came) {
   if (!hears_others() || came.whole.transfer.epoch != session_->epoch()) return;
-  ++arrived_;
-  arrived_in_ = session_->run_id();
+  counts_.message_arrived(session_->run_id());
   session_->take(came.from, std::move(came.whole), now_);
   follow_session();
 }
@@ -662,8 +564,9 @@ void PeerMachine::handle(peer::Tick&) {
     session_->tick(now_);
     follow_session();
   }
-  if (keeping_ && keeping_->again_at && now_ >= *keeping_->again_at) keep_again();
-  say_unreached();
+  if (const auto at = pending_checkpoint_.retry_at(); at && now_ >= *at)
+    act(pending_checkpoint_.retry());
+  for (std::string& line : unreached_.lines(now_)) say(LogLevel::kWarning, std::move(line));
   if (now_ >= report_at_) send_report();
 }
 
@@ -672,60 +575,40 @@ std::optional<TimePoint> PeerMachine::next_deadline() const {
   if (closing_until_) return closing_until_;
   TimePoint next = report_at_;
   if (hears_others()) next = std::min(next, session_->next_deadline().value_or(next));
-  if (keeping_) next = std::min(next, keeping_->again_at.value_or(next));
-  return next;
-}
-
-Traffic PeerMachine::traffic() const {
-  Traffic sum = traffic_before_;
-  if (session_) sum += session_->training().progress().traffic;
-  return sum;
+  return std::min(next, pending_checkpoint_.retry_at().value_or(next));
 }
 
 protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->epoch;
   report.problem = problem();
-  report.arrived = arrived_;
-  const Traffic counts = traffic();
-  report.late = counts.late;
-  report.lost = counts.lost;
-  report.staleness = counts.staleness;
   report.state = !roster_ || preparing_ ? "joining"
                  : standby(now, wall)   ? "fallback-roster"
                                         : "refused";
   if (roster_ && roster_->stopped()) report.state = "ended";
   if (!session_) {
-    const bool same_run =
-        ended_ && (roster_->stopped() ? roster_->run == ended_->run_name
-                                      : roster_->run_identity() == ended_->run_id);
-    if (same_run) {
+    counts_.add_to(report, nullptr);
+    if (ended_ && ended_->is_of_run(*roster_)) {
       report.exchange = ended_->progress.exchange;
       report.step = ended_->progress.step;
     }
     return report;
   }
   const TrainingProgress progress = session_->training().progress();
+  counts_.add_to(report, &progress);
   report.exchange = progress.exchange;
   report.step = progress.step;
   report.state = progress.state;
   report.neighbours = progress.heard;
   report.expected = progress.expected;
   report.reachable = static_cast<std::uint32_t>(session_->reachable());
-  report.loss_steps = progress.loss_steps - reported_steps_;
-  if (report.loss_steps > 0) {
-    report.loss = (progress.loss_sum - reported_loss_) / static_cast<double>(report.loss_steps);
-  }
   return report;
 }
 
 void PeerMachine::send_report() {
   report_at_ = now_ + options_.report_every;
   act(peer::Report{report(now_, wall_)});
-  if (!session_) return;
-  const TrainingProgress progress = session_->training().progress();
-  reported_loss_ = progress.loss_sum;
-  reported_steps_ = progress.loss_steps;
+  if (session_) counts_.reported(session_->training().progress());
 }
 
 // --- the end ------------------------------------------------------------------------------------
@@ -745,8 +628,8 @@ void PeerMachine::finish_closing() {
     if (session_->is_external() && is_computing()) keep_latest(false);
     session_->cancel_training();
     session_.reset();
-  } else if (keeping_ && keeping_->again_at) {
-    keep_again();
+  } else if (pending_checkpoint_.retry_at()) {
+    act(pending_checkpoint_.retry());
   }
   act(peer::Closed{});
 }

@@ -16,9 +16,16 @@
 
 #include "core/identity/identity_directory.h"
 #include "core/issuer/roster_parts.h"
+#include "gossip/peer/ended_session.h"
 #include "gossip/peer/epoch_session.h"
+#include "gossip/peer/fallback_run.h"
 #include "gossip/peer/peer_events.h"
+#include "gossip/peer/pending_checkpoint.h"
+#include "gossip/peer/promise_memory.h"
+#include "gossip/peer/report_counts.h"
 #include "gossip/peer/roster_in_force.h"
+#include "gossip/peer/start_patience.h"
+#include "gossip/peer/unreached_neighbours.h"
 
 namespace starling::gossip {
 
@@ -38,8 +45,6 @@ class PeerMachine {
  public:
   // How long the end waits for what is being computed.
   static constexpr Duration kLastComputation = std::chrono::seconds(5);
-  // How long a neighbour cannot be reached before that is said: others may be starting.
-  static constexpr Duration kUnreachedMax = std::chrono::seconds(5);
   // What a member trains with in a run, from `step` on; `pace`: of a fallback.
   using MakeLocalSteps = std::function<std::shared_ptr<LocalSteps>(
       const NetworkRun& run, Member self, std::uint64_t step, std::optional<FallbackPace> pace)>;
@@ -82,38 +87,6 @@ class PeerMachine {
     protocol::Support support;
     std::optional<Handover> handover;
   };
-  struct Ended {  // the session before
-    std::string run_id;
-    std::string run_name;
-    TrainingProgress progress;
-    protocol::Progress reached;
-    // Its members; nothing: all may come back.
-    std::optional<std::map<std::string, bool>> there;
-  };
-  struct RunStart {  // of a run, in this process
-    std::string run_id;
-    TimePoint at{};
-    Duration computing_max{};  // the longest computation since then
-  };
-  // The checkpoint that was asked for last, until it is kept: after the end of a run no later one
-  // takes its place.
-  struct Keeping {
-    peer::KeepCheckpoint what;
-    std::optional<TimePoint> again_at = {};  // it failed
-  };
-  struct Unreached {  // a neighbour that this peer has no link with
-    TimePoint since;
-    Error why;
-    bool said = false;
-  };
-  struct Fallback {
-    std::string run_id;
-    Duration start_patience{};
-    std::uint64_t steps_before = 0;  // in earlier absences of the coordinator
-    FallbackPace pace;
-    fallback::Trained before;                    // by earlier processes in this one
-    std::optional<TrainingProgress> mixed = {};  // when the model was mixed last
-  };
 
   void handle(peer::RosterReceived& came);
   void handle(peer::LinksRenewed& renewed);
@@ -148,23 +121,16 @@ class PeerMachine {
   void cancel_useless_task();
   void prepare();
   void begin_session(NetworkRun run);
-  ProtocolStart protocol_start(const NetworkRun& run, Member self);
-  std::set<Member> absent() const;
-  Duration start_patience();
   void end_session();
   void follow_session();
   void finished();
   void fail(const Error& error);
   void keep_checkpoint(bool model_too);
   void keep_latest(bool model_too);
-  void keep(peer::KeepCheckpoint what);
-  void keep_again();
-  void say_unreached();
   std::string problem() const;
   void keep_links();
   void send_report();
   void finish_closing();
-  Traffic traffic() const;
   void act(peer::Action action) { actions_.push_back(std::move(action)); }
   void say(LogLevel level, std::string line);
 
@@ -192,26 +158,19 @@ class PeerMachine {
   bool preparation_useless_ = false;  // and cancelled: its fallback has ended
   std::shared_ptr<EpochSession> session_;
   std::optional<Former> former_;
-  std::optional<Ended> ended_;
-  std::optional<RunStart> start_;
-  // The run in which an earlier process took part, until this one knows what that one promised.
-  std::optional<std::string> forgot_run_;
-  std::optional<protocol::Epoch> session_epoch_;  // of the last session
-  std::optional<Fallback> fallback_;              // none: a fallback's roster only stands by
-  std::shared_ptr<const Checkpoint> latest_;      // kept last, in this process or an earlier one
-  std::optional<Keeping> keeping_;
+  std::optional<EndedSession> ended_;
+  StartPatience start_patience_;
+  PromiseMemory promises_;
+  std::optional<FallbackRun> fallback_;       // none: a fallback's roster only stands by
+  std::shared_ptr<const Checkpoint> latest_;  // kept last, in this process or an earlier one
+  PendingCheckpoint pending_checkpoint_;
   std::optional<Error> failure_;
   std::string problem_;
-  std::string disk_problem_;  // why the last checkpoint is not kept
-  std::map<Member, Unreached> unreached_;
+  UnreachedNeighbours unreached_;
   bool trainer_fails_ = false;  // since it did a task
 
   TimePoint report_at_{};
-  std::uint64_t arrived_ = 0;  // messages
-  std::string arrived_in_;     // the run of the last of them
-  Traffic traffic_before_;     // of sessions that have ended
-  double reported_loss_ = 0;
-  std::uint64_t reported_steps_ = 0;
+  ReportCounts counts_;
   std::optional<TimePoint> closing_until_;  // none: it is not closing
   bool closed_ = false;
 };
