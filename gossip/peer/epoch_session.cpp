@@ -57,31 +57,35 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
                                                        setup.rng, now, std::move(overlay));
 }
 
-void EpochSession::begin(TimePoint now) {
+EpochSession::Outcome EpochSession::on(Event event, TimePoint now) {
   now_ = now;
-  training_->begin();
-}
-
-// The link of an absent member may only look whole, so that member has to speak first. Who came to
-// this epoch before this peer does not greet again: what it said holds.
-void EpochSession::take_earlier_hello(Member member, PeerHello hello, TimePoint now) {
-  if (hello.epoch == epoch_) return take_hello(member, hello, now);
-  if (silent_.contains(member)) return;
-  hello.epoch = epoch_;
-  hello.begun = false;
-  take_hello(member, hello, now);
+  std::visit([this](auto& happened) { handle(happened); }, event);
+  return std::exchange(outcome_, {});
 }
 
 // --- what comes ---------------------------------------------------------------------------------
 
-void EpochSession::take_hello(Member member, const PeerHello& hello, TimePoint now) {
-  now_ = now;
-  heard(member);
-  if (const auto unsent = unsent_.extract(member)) {
-    outcome_.actions.push_back(peer::Send{member, unsent.mapped()});
+void EpochSession::handle(const Begin&) { training_->begin(); }
+
+// The link of an absent member may only look whole, so that member has to speak first. Who came to
+// this epoch before this peer does not greet again: what it said holds.
+void EpochSession::handle(EarlierHello& earlier) {
+  PeerHello& hello = earlier.hello;
+  if (hello.epoch != epoch_) {
+    if (silent_.contains(earlier.member)) return;
+    hello.epoch = epoch_;
+    hello.begun = false;
   }
-  copies_.greeted(member, hello, training_->progress().exchange);
-  training_->take_hello(member, hello);
+  handle(peer::LinkUp{earlier.member, hello});
+}
+
+void EpochSession::handle(const peer::LinkUp& up) {
+  heard(up.member);
+  if (const auto unsent = unsent_.extract(up.member)) {
+    outcome_.actions.push_back(peer::Send{up.member, unsent.mapped()});
+  }
+  copies_.greeted(up.member, up.hello, training_->progress().exchange);
+  training_->take_hello(up.member, up.hello);
 }
 
 void EpochSession::heard(Member member) {
@@ -89,8 +93,8 @@ void EpochSession::heard(Member member) {
   perform(members_->on(membership::Heard{member}, now_));
 }
 
-void EpochSession::link_lost(Member member, TimePoint now) {
-  now_ = now;
+void EpochSession::handle(const peer::LinkDown& down) {
+  const Member member = down.member;
   unsent_.erase(member);
   copies_.link_lost(member);
   training_->link_lost(member);
@@ -100,8 +104,9 @@ void EpochSession::link_lost(Member member, TimePoint now) {
   continue_copy();
 }
 
-void EpochSession::take(Member from, const protocol::Message& message, TimePoint now) {
-  now_ = now;
+void EpochSession::handle(const peer::MessageReceived& came) {
+  const Member from = came.from;
+  const protocol::Message& message = came.envelope.message;
   if (const auto* swim = std::get_if<protocol::Swim>(&message)) {
     if (swim->epoch == epoch_) silent_.erase(from);
     perform(members_->on(membership::Received{from, *swim}, now_));
@@ -127,28 +132,26 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   return rejected("not-wanted", "these columns were not asked for");
 }
 
-void EpochSession::transfer_progressed(Member from, const VectorTransfer& transfer, TimePoint now) {
-  now_ = now;
-  const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
-  if (columns != nullptr && copy_ && transfer.epoch == epoch_)
-    copy_->progressed(from, *columns, now_);
+void EpochSession::handle(const peer::TransferProgressed& event) {
+  const auto* const columns = std::get_if<ModelColumns>(&event.transfer.content);
+  if (columns != nullptr && copy_ && event.transfer.epoch == epoch_)
+    copy_->progressed(event.from, *columns, now_);
 }
 
-void EpochSession::overhear(Member from, const VectorTransfer& transfer, TimePoint now) {
-  now_ = now;
+void EpochSession::handle(const peer::TransferRefused& refused) {
+  const VectorTransfer& transfer = refused.transfer;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
-  note_where(from, transfer);
-  training_->take_unused(from, transfer);
+  note_where(refused.from, transfer);
+  training_->take_unused(refused.from, transfer);
 }
 
-void EpochSession::take(Member from, TransferFlow::Whole whole, TimePoint now) {
-  now_ = now;
-  heard(from);
-  if (const auto* const columns = std::get_if<ModelColumns>(&whole.transfer.content)) {
-    take_columns(from, *columns, whole);
+void EpochSession::handle(peer::TransferReceived& came) {
+  heard(came.from);
+  if (const auto* const columns = std::get_if<ModelColumns>(&came.whole.transfer.content)) {
+    take_columns(came.from, *columns, came.whole);
   } else {
-    note_where(from, whole.transfer);
-    training_->take(from, std::move(whole));
+    note_where(came.from, came.whole.transfer);
+    training_->take(came.from, std::move(came.whole));
   }
 }
 
@@ -280,8 +283,7 @@ void EpochSession::train(std::uint64_t step, std::function<void()> work,
   held_back_ = HeldBack{due, std::move(work), std::move(done)};
 }
 
-void EpochSession::computed(TimePoint now) {
-  now_ = now;
+void EpochSession::handle(const peer::Computed&) {
   std::exchange(done_, nullptr)();
   answer_asks();
 }
@@ -398,8 +400,7 @@ std::map<std::string, bool> EpochSession::who_is_there() const {
 
 // --- time ---------------------------------------------------------------------------------------
 
-void EpochSession::tick(TimePoint now) {
-  now_ = now;
+void EpochSession::handle(const peer::Tick&) {
   if (held_back_ && held_back_->until && *held_back_->until <= now_) {
     HeldBack phase = *std::exchange(held_back_, std::nullopt);
     submit(peer::Compute::What::kTraining, std::move(phase.work), std::move(phase.done));

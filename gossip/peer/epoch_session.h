@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One epoch of a run at one member, as a deterministic machine: the protocol of the algorithm,
 // failure detection among the members, the model that is taken over from others or given to them.
-// The peer's machine begins it, tells it what comes, and ends it with the epoch.
+// The peer's machine passes on to it what concerns the epoch, and ends it with the epoch.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/identity/roster.h"
@@ -49,7 +50,17 @@ class EpochSession final : private ProtocolHost {
     std::shared_ptr<const Checkpoint> checkpoint;
     TrainingProgress progress;
   };
-  // What the calls since the last outcome() came to.
+  struct Begin {};       // before all others
+  struct EarlierHello {  // of a member whose link is older than the epoch: its last one
+    Member member = 0;
+    protocol::PeerHello hello;
+  };
+  // What others say only while is_open(); a LinkUp's hello is of this epoch.
+  using Event =
+      std::variant<Begin, EarlierHello, peer::LinkUp, peer::LinkDown, peer::MessageReceived,
+                   peer::TransferReceived, peer::TransferProgressed, peer::TransferRefused,
+                   peer::Computed, peer::Tick>;
+  // What an event came to.
   struct Outcome {
     std::vector<peer::Action> actions;
     std::optional<Mixed> mixed;  // the latest
@@ -62,19 +73,7 @@ class EpochSession final : private ProtocolHost {
   // `up` must outlive it.
   EpochSession(Setup setup, const UpLinks& up, TimePoint now);
 
-  // Each with the time, then outcome(); what others say only while is_open().
-  void begin(TimePoint now);
-  // With whom a link is older than the epoch: what was said on it last.
-  void take_earlier_hello(Member member, protocol::PeerHello hello, TimePoint now);
-  void take_hello(Member member, const protocol::PeerHello& hello, TimePoint now);  // of this epoch
-  void link_lost(Member member, TimePoint now);
-  void take(Member from, const protocol::Message& message, TimePoint now);
-  void take(Member from, TransferFlow::Whole whole, TimePoint now);
-  void transfer_progressed(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
-  void overhear(Member from, const protocol::VectorTransfer& transfer, TimePoint now);
-  void computed(TimePoint now);
-  void tick(TimePoint now);
-  Outcome outcome() { return std::exchange(outcome_, {}); }
+  Outcome on(Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
   // No training begins any more. With `links_changed` nothing is sent either: the places of the
@@ -114,6 +113,17 @@ class EpochSession final : private ProtocolHost {
     protocol::ColumnsAsk columns;
     bool put_off = false;  // was told that it has to wait
   };
+
+  void handle(const Begin&);
+  void handle(EarlierHello& earlier);
+  void handle(const peer::LinkUp& up);
+  void handle(const peer::LinkDown& down);
+  void handle(const peer::MessageReceived& came);
+  void handle(peer::TransferReceived& came);
+  void handle(const peer::TransferProgressed& event);
+  void handle(const peer::TransferRefused& refused);
+  void handle(const peer::Computed&);
+  void handle(const peer::Tick&);
 
   // ProtocolHost
   TimePoint now() const override { return now_; }

@@ -338,15 +338,13 @@ void PeerMachine::begin_session(NetworkRun run) {
   act(peer::LimitMessages{messages_of_use(session_->run())});
   keep_links();
   report_at_ = now_;
-  session_->begin(now_);
-  follow_session();
+  tell_session(EpochSession::Begin{});
   // On links that outlast an epoch both sides say where they are now.
   for (const auto& [member, theirs] : up_) {
     if (!session_) return;
     act(peer::Send{member, hello()});
     act(peer::Send{member, issuer::ask_for_newer(roster_.get())});
-    session_->take_earlier_hello(member, theirs, now_);
-    follow_session();
+    tell_session(EpochSession::EarlierHello{member, theirs});
   }
 }
 
@@ -366,9 +364,9 @@ void PeerMachine::end_session() {
   session_.reset();
 }
 
-// Passes on what the session came to.
-void PeerMachine::follow_session() {
-  EpochSession::Outcome outcome = session_->outcome();
+// Gives the session an event, and passes on what came of it.
+void PeerMachine::tell_session(EpochSession::Event event) {
+  EpochSession::Outcome outcome = session_->on(std::move(event), now_);
   if (outcome.mixed) {
     latest_ = outcome.mixed->checkpoint;
     if (fallback_) fallback_->mixed = outcome.mixed->progress;
@@ -397,8 +395,7 @@ void PeerMachine::follow_session() {
 void PeerMachine::handle(peer::Computed& computed) {
   if (computed.session != session_ || !session_) return;
   start_patience_.computed(now_ - session_->computing_since());
-  session_->computed(now_);
-  follow_session();
+  tell_session(std::move(computed));
   if (is_computing()) return;
   if (switching_) adopt();
   if (closing_until_) finish_closing();
@@ -483,8 +480,7 @@ void PeerMachine::handle(peer::LinkUp& up) {
   unreached_.reached(up.member);
   act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
   if (!hears_others() || up.hello.epoch != roster_->epoch) return;
-  session_->take_hello(up.member, up.hello, now_);
-  follow_session();
+  tell_session(std::move(up));
 }
 
 void PeerMachine::handle(peer::LinkDown& down) {
@@ -497,8 +493,7 @@ void PeerMachine::handle(peer::LinkDown& down) {
     return std::ranges::find(neighbours, down.member) != neighbours.end();
   };
   if (down.why && is_neighbour()) unreached_.failed(down.member, *down.why, now_);
-  session_->link_lost(down.member, now_);
-  follow_session();
+  tell_session(std::move(down));
 }
 
 std::string PeerMachine::problem() const {
@@ -524,8 +519,7 @@ void PeerMachine::handle(peer::MessageReceived& came) {
   } else if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
     act(peer::Send{came.from, protocol::Pong{ping->nonce}});
   } else if (hears_others()) {
-    session_->take(came.from, message, now_);
-    follow_session();
+    tell_session(std::move(came));
   }
 }
 
@@ -535,20 +529,17 @@ Result<void> PeerMachine::check(Member from, const protocol::VectorTransfer& tra
 }
 
 void PeerMachine::handle(peer::TransferProgressed& event) {
-  if (hears_others()) session_->transfer_progressed(event.from, event.transfer, now_);
+  if (hears_others()) tell_session(event);
 }
 
 void PeerMachine::handle(peer::TransferRefused& refused) {
-  if (!hears_others()) return;
-  session_->overhear(refused.from, refused.transfer, now_);
-  follow_session();
+  if (hears_others()) tell_session(refused);
 }
 
 void PeerMachine::handle(peer::TransferReceived& came) {
   if (!hears_others() || came.whole.transfer.epoch != session_->epoch()) return;
   counts_.message_arrived(session_->run_id());
-  session_->take(came.from, std::move(came.whole), now_);
-  follow_session();
+  tell_session(std::move(came));
 }
 
 // --- time ---------------------------------------------------------------------------------------
@@ -560,12 +551,9 @@ void PeerMachine::handle(peer::Tick&) {
   }
   if (!roster_) return;
   if (roster_.is_expired(clock()) != expired_) expired_ ? hold_again() : expire();
-  if (hears_others()) {
-    session_->tick(now_);
-    follow_session();
-  }
-  if (const auto at = pending_checkpoint_.retry_at(); at && now_ >= *at)
-    act(pending_checkpoint_.retry());
+  if (hears_others()) tell_session(peer::Tick{});
+  const auto retry_at = pending_checkpoint_.retry_at();
+  if (retry_at && now_ >= *retry_at) act(pending_checkpoint_.retry());
   for (std::string& line : unreached_.lines(now_)) say(LogLevel::kWarning, std::move(line));
   if (now_ >= report_at_) send_report();
 }

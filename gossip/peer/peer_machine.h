@@ -122,7 +122,7 @@ class PeerMachine {
   void prepare();
   void begin_session(NetworkRun run);
   void end_session();
-  void follow_session();
+  void tell_session(EpochSession::Event event);
   void finished();
   void fail(const Error& error);
   void keep_checkpoint(bool model_too);
