@@ -61,6 +61,8 @@ template Message::Message(Swim);
 template Message::Message(VectorTransfer);
 template Message::Message(ColumnsAsk);
 template Message::Message(ColumnsPutOff);
+template Message::Message(MixAsk);
+template Message::Message(MixAnswer);
 template Message::Message(ReduceNote);
 template Message::Message(PeerReport);
 template Message::Message(Relay);

@@ -19,6 +19,8 @@ namespace starling::protocol {
 using Epoch = std::uint64_t;     // of a roster, from 1
 using Member = std::uint32_t;    // place in the roster, from 0: the node of the topology
 using Exchange = std::uint64_t;  // number of a mixing, from 0
+// Of an all-reduce: round k of gatherer g among n members is k n + g + 1; 0: none.
+using Attempt = std::uint32_t;
 
 // How far a model is that is a mean over all who were there. Of two, the further is the one with
 // more support, and only among equals the one with more exchanges: what half of the members or
@@ -131,7 +133,7 @@ struct PairMessage {
 // A part of an all-reduce; `place` says which (gossip/collective/reduce_shape.h).
 struct ReducePiece {
   Exchange exchange = 0;
-  std::uint32_t attempt = 0;
+  Attempt attempt = 0;
   std::uint64_t place = 0;
   std::uint64_t floats = 0;
   friend bool operator==(const ReducePiece&, const ReducePiece&) = default;
@@ -181,52 +183,116 @@ struct ColumnsPutOff {
   friend bool operator==(const ColumnsPutOff&, const ColumnsPutOff&) = default;
 };
 
-// All-reduce (gossip/collective/all_reduce_machine.h): members register with the gatherer of an
-// attempt, which names those who reduce and commits their mean. A mean is named by its SHA-256, and
-// by the number of the attempt in which it was held last. Among neighbours kAsk, kDone and kNotYet
-// are about a message that is waited for (neighbour_protocol.cpp).
-struct ReduceNote {
-  enum class Kind : std::uint8_t {
-    kRegister,  // to the gatherer: I have begun `exchange` and take part in nothing below `attempt`
-    kList,      // gatherer: reduce among `members`; or, with `held`, take that mean from `other`
-    kDone,      // to the gatherer: I hold the mean of `attempt`
-    kCommit,    // `exchange` has ended with the mean of `attempt` over `members`
-    kWant,      // send me the mean `sha256`, which is said to be of attempt `held`
-    kAsk,       // register under `attempt`; in any case say whether you are further (0: or kWait)
-    kNotYet,    // to kWant: I do not have the mean that is said to be of `held`
-    kWait,      // I am here, and have nothing else to say yet
-    kAhead,  // I am at `exchange`; yours has no mean to be had any more: copy a model of `members`
-  };
-  Kind kind = Kind::kRegister;
+// Neighbour -> neighbour: I wait for your MixMessage of `exchange`. Where are you?
+struct MixAsk {
   Epoch epoch = 0;
   Exchange exchange = 0;
-  std::uint32_t attempt = 0;
-  std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
-  std::vector<Member> members;  // kRegister: of `held`; without one, who does not answer it
-  Exchange backed = 0;          // Progress::backed of who begins `exchange`
-  // kRegister and kList with `count`: whom the member waited for. kList with `held`, kCommit: who
-  // has the mean.
-  Member other = 0;
-  // kRegister: pieces that the member had when it gave up its last attempt, and 1; 0: it did not.
-  // kCommit: members that held the mean then.
-  std::uint16_t count = 0;
-  bool wrong = false;  // kRegister with `count`: `other` sent numbers that cannot be of this run
-  // kRegister: the speaker was started again, or is new to the epoch, and does not remember what it
-  // promised before.
-  bool fresh = false;
-  // kRegister and kList: the mean (that is held) cannot count as one of a majority.
-  bool weak = false;
-  // kRegister and kList with `held`, kDone, kCommit, kWant: of the mean, as little-endian floats.
-  std::optional<Sha256Digest> sha256 = {};
+  Support support = {};
+  friend bool operator==(const MixAsk&, const MixAsk&) = default;
+};
+
+// To MixAsk: I am at `exchange`, and have sent you the message of the exchange `asked`, or not.
+struct MixAnswer {
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  Exchange asked = 0;
+  bool sent = false;
+  Support support = {};
+  friend bool operator==(const MixAnswer&, const MixAnswer&) = default;
+};
+
+// A mean that members of an all-reduce hold.
+struct NamedMean {
+  Attempt attempt = 0;  // in which it was held last
+  std::vector<Member> members;
+  Sha256Digest sha256 = {};  // of the mean, as little-endian floats
+  bool weak = false;         // it cannot count as one of a majority
+  friend bool operator==(const NamedMean&, const NamedMean&) = default;
+};
+
+// A member has waited for `member` in vain, or got wrong numbers of it.
+struct Blame {
+  Member member = 0;
+  std::uint16_t pieces = 1;  // that it had when it gave up, and 1
+  bool wrong = false;        // its numbers cannot be of this run
+  friend bool operator==(const Blame&, const Blame&) = default;
+};
+
+// What a note of an all-reduce says (gossip/collective/all_reduce_machine.h): members register with
+// the gatherer of an attempt, which names those who reduce and commits their mean.
+namespace reduce {
+
+struct Register {  // to the gatherer: I have begun, and take part in nothing below `attempt`
+  std::optional<NamedMean> held = {};
+  std::vector<Member> lost = {};  // who does not answer me; not told with a mean that is held
+  std::optional<Blame> blame = {};
+  bool fresh = false;  // started again, or new to the epoch: I do not remember what I promised
+  friend bool operator==(const Register&, const Register&) = default;
+};
+
+struct List {  // from the gatherer: reduce among `members`
+  std::vector<Member> members;
+  bool weak = false;                 // their mean will be
+  std::optional<Member> apart = {};  // you waited for it in vain: it is kept apart from you
+  friend bool operator==(const List&, const List&) = default;
+};
+
+struct Standing {  // from the gatherer, in place of a list: take this mean from `holder`
+  NamedMean mean;
+  Member holder = 0;
+  friend bool operator==(const Standing&, const Standing&) = default;
+};
+
+struct Done {  // to the gatherer: I hold this mean in `attempt`
+  Sha256Digest sha256 = {};
+  friend bool operator==(const Done&, const Done&) = default;
+};
+
+struct Commit {  // the exchange has ended with the mean of `attempt` over `members`
+  std::vector<Member> members;
+  Sha256Digest sha256 = {};
+  std::uint16_t support = 0;  // members that held the mean then
+  Member holder = 0;          // one that has it
+  friend bool operator==(const Commit&, const Commit&) = default;
+};
+
+struct Want {  // send me this mean, which is said to be of `attempt`
+  Sha256Digest sha256 = {};
+  friend bool operator==(const Want&, const Want&) = default;
+};
+
+struct NotYet {  // to Want: I do not have the mean that is said to be of `attempt`
+  friend bool operator==(const NotYet&, const NotYet&) = default;
+};
+
+struct Ask {  // register under `attempt`, unless it is 0; in any case say whether you are further
+  friend bool operator==(const Ask&, const Ask&) = default;
+};
+
+struct Wait {  // I am here, and have nothing else to say yet
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+struct Ahead {  // I am at `at`; yours has no mean to be had any more: copy a model of `donors`
+  std::vector<Member> donors;
+  friend bool operator==(const Ahead&, const Ahead&) = default;
+};
+
+using What = std::variant<Register, List, Standing, Done, Commit, Want, NotYet, Ask, Wait, Ahead>;
+
+}  // namespace reduce
+
+struct ReduceNote {
+  Epoch epoch = 0;
+  Progress at = {};     // the exchange that it is about
+  Attempt attempt = 0;  // of that exchange; 0: none
+  reduce::What what = {};
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 
-// Where the speaker's model is, and the exchange that a note of an all-reduce is about.
+// Where the speaker's model is.
 inline Progress progress_of(const PeerHello& hello) {
   return {.backed = hello.support.backed, .exchange = hello.exchange};
-}
-inline Progress progress_of(const ReduceNote& note) {
-  return {.backed = note.backed, .exchange = note.exchange};
 }
 
 // Peer -> issuer: how it goes, for whoever watches.

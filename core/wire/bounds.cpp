@@ -52,6 +52,8 @@ Bound bound_of(FrameType type) {
     case FrameType::kVectorTransfer:
     case FrameType::kColumnsAsk:
     case FrameType::kColumnsPutOff:
+    case FrameType::kMixAsk:
+    case FrameType::kMixAnswer:
       return {kNumbersWords, 0};
     case FrameType::kRosterPart:
       return {kNumbersWords, kPayloadBytesMax};
@@ -95,9 +97,10 @@ const FrameTable& from_coordinator(bool greeted) {
 const FrameTable& from_peer(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kPeerHello, kBye};
-  static const FrameTable kAfter{
-      kPeerHello,  kRosterAsk,     kRosterPart, kSwim,      kVectorTransfer, kChunk, kCredit,
-      kColumnsAsk, kColumnsPutOff, kReduceNote, kTaskEnded, kPing,           kPong,  kBye};
+  static const FrameTable kAfter{kPeerHello,      kRosterAsk, kRosterPart, kSwim,
+                                 kVectorTransfer, kChunk,     kCredit,     kColumnsAsk,
+                                 kColumnsPutOff,  kMixAsk,    kMixAnswer,  kReduceNote,
+                                 kTaskEnded,      kPing,      kPong,       kBye};
   return greeted ? kAfter : kBefore;
 }
 

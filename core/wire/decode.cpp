@@ -16,6 +16,9 @@
 namespace starling::wire {
 namespace {
 
+using protocol::ReduceNote;
+namespace reduce = protocol::reduce;
+
 constexpr int kNestingMax = 8;
 
 std::string text(capnp::Text::Reader from) { return {from.begin(), from.size()}; }
@@ -275,6 +278,13 @@ Result<std::vector<protocol::Member>> read_members(capnp::List<std::uint32_t>::R
   return members;
 }
 
+template <class Reader>
+protocol::Support read_support(Reader from) {
+  return {.minority = from.getMinority(),
+          .quorum_seconds = from.getQuorumSeconds(),
+          .backed = from.getBacked()};
+}
+
 Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
   return protocol::PeerHello{.version_min = from.getVersionMin(),
                              .version_max = from.getVersionMax(),
@@ -282,9 +292,7 @@ Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
                              .epoch = from.getEpoch(),
                              .exchange = from.getExchange(),
                              .begun = from.getBegun(),
-                             .support = {.minority = from.getMinority(),
-                                         .quorum_seconds = from.getQuorumSeconds(),
-                                         .backed = from.getBacked()}};
+                             .support = read_support(from)};
 }
 
 Result<protocol::RosterAsk> read(schema::RosterAsk::Reader from) {
@@ -359,9 +367,7 @@ Result<protocol::VectorTransfer> read(schema::VectorTransfer::Reader from) {
   return protocol::VectorTransfer{.id = TaskId(from.getTransfer()),
                                   .epoch = from.getEpoch(),
                                   .content = content,
-                                  .support = {.minority = from.getMinority(),
-                                              .quorum_seconds = from.getQuorumSeconds(),
-                                              .backed = from.getBacked()}};
+                                  .support = read_support(from)};
 }
 
 Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
@@ -372,25 +378,70 @@ Result<protocol::ColumnsPutOff> read(schema::ColumnsPutOff::Reader from) {
   return protocol::ColumnsPutOff{from.getEpoch()};
 }
 
-Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
-  STARLING_ASSIGN(auto members, read_members(from.getMembers()));
-  std::optional<Sha256Digest> sha256;
-  if (from.getSha256().size() != 0) {
+Result<protocol::MixAsk> read(schema::MixAsk::Reader from) {
+  return protocol::MixAsk{from.getEpoch(), from.getExchange(), read_support(from)};
+}
+
+Result<protocol::MixAnswer> read(schema::MixAnswer::Reader from) {
+  return protocol::MixAnswer{from.getEpoch(), from.getExchange(), from.getAsked(), from.getSent(),
+                             read_support(from)};
+}
+
+// Fields that a kind does not have are not looked at.
+Result<reduce::What> read_note(schema::ReduceNote::Reader from) {
+  using enum NoteKind;
+  const auto kind = static_cast<NoteKind>(from.getKind());
+  const bool is_held = (kind == kRegister || kind == kList) && from.getHeld() != 0;
+  Sha256Digest sha256;
+  if (is_held || kind == kDone || kind == kCommit || kind == kWant) {
     STARLING_ASSIGN(sha256, digest(from.getSha256()));
   }
-  return protocol::ReduceNote{.kind = static_cast<protocol::ReduceNote::Kind>(from.getKind()),
-                              .epoch = from.getEpoch(),
-                              .exchange = from.getExchange(),
-                              .attempt = from.getAttempt(),
-                              .held = from.getHeld(),
-                              .members = std::move(members),
-                              .backed = from.getBacked(),
-                              .other = from.getOther(),
-                              .count = from.getCount(),
-                              .wrong = from.getWrong(),
-                              .fresh = from.getFresh(),
-                              .weak = from.getWeak(),
-                              .sha256 = sha256};
+  STARLING_ASSIGN(auto members, read_members(from.getMembers()));
+  const auto mean = [&] {
+    return protocol::NamedMean{from.getHeld(), std::move(members), sha256, from.getWeak()};
+  };
+  const protocol::Member other = from.getOther();
+  const std::uint16_t count = from.getCount();
+  switch (kind) {
+    case kRegister: {
+      reduce::Register its{.fresh = from.getFresh()};
+      if (is_held) {
+        its.held = mean();
+      } else {
+        its.lost = std::move(members);
+      }
+      if (count != 0) its.blame = protocol::Blame{other, count, from.getWrong()};
+      return its;
+    }
+    case kList:
+      if (is_held) return reduce::Standing{.mean = mean(), .holder = other};
+      return reduce::List{.members = std::move(members),
+                          .weak = from.getWeak(),
+                          .apart = count != 0 ? std::optional(other) : std::nullopt};
+    case kDone:
+      return reduce::Done{sha256};
+    case kCommit:
+      return reduce::Commit{std::move(members), sha256, count, other};
+    case kWant:
+      return reduce::Want{sha256};
+    case kAsk:
+      return reduce::Ask{};
+    case kNotYet:
+      return reduce::NotYet{};
+    case kWait:
+      return reduce::Wait{};
+    case kAhead:
+      return reduce::Ahead{std::move(members)};
+  }
+  return rejected("bad-message", "there is no such kind");
+}
+
+Result<ReduceNote> read(schema::ReduceNote::Reader from) {
+  STARLING_ASSIGN(auto what, read_note(from));
+  return ReduceNote{.epoch = from.getEpoch(),
+                    .at = {.backed = from.getBacked(), .exchange = from.getExchange()},
+                    .attempt = from.getAttempt(),
+                    .what = std::move(what)};
 }
 
 Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {
@@ -500,6 +551,10 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
       return read_root<schema::ColumnsAsk>(from);
     case FrameType::kColumnsPutOff:
       return read_root<schema::ColumnsPutOff>(from);
+    case FrameType::kMixAsk:
+      return read_root<schema::MixAsk>(from);
+    case FrameType::kMixAnswer:
+      return read_root<schema::MixAnswer>(from);
     case FrameType::kReduceNote:
       return read_root<schema::ReduceNote>(from);
     case FrameType::kPeerReport:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <array>
 #include <optional>
 
 #include "core/base/utf8.h"
@@ -12,6 +13,9 @@
 
 namespace starling::wire {
 namespace {
+
+using protocol::ReduceNote;
+namespace reduce = protocol::reduce;
 
 constexpr std::size_t kSmallWords = 128;
 
@@ -244,6 +248,13 @@ std::uint64_t word_of(const protocol::SwimNews& news) {
          static_cast<std::uint64_t>(news.state) << 62;
 }
 
+template <class Builder>
+void write_support(Builder& to, const protocol::Support& support) {
+  to.setMinority(support.minority);
+  to.setQuorumSeconds(support.quorum_seconds);
+  to.setBacked(support.backed);
+}
+
 void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
   auto to = message.initRoot<schema::PeerHello>();
   to.setVersionMin(hello.version_min);
@@ -252,9 +263,7 @@ void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
   to.setEpoch(hello.epoch);
   to.setExchange(hello.exchange);
   to.setBegun(hello.begun);
-  to.setMinority(hello.support.minority);
-  to.setQuorumSeconds(hello.support.quorum_seconds);
-  to.setBacked(hello.support.backed);
+  write_support(to, hello.support);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {
@@ -339,9 +348,7 @@ void write(capnp::MessageBuilder& message, const protocol::VectorTransfer& trans
   to.setTransfer(transfer.id.value());
   to.setEpoch(transfer.epoch);
   std::visit([&](const auto& content) { write_content(to, content); }, transfer.content);
-  to.setMinority(transfer.support.minority);
-  to.setQuorumSeconds(transfer.support.quorum_seconds);
-  to.setBacked(transfer.support.backed);
+  write_support(to, transfer.support);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {
@@ -355,22 +362,100 @@ void write(capnp::MessageBuilder& message, const protocol::ColumnsPutOff& answer
   message.initRoot<schema::ColumnsPutOff>().setEpoch(answer.epoch);
 }
 
-void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
+void write(capnp::MessageBuilder& message, const protocol::MixAsk& ask) {
+  auto to = message.initRoot<schema::MixAsk>();
+  to.setEpoch(ask.epoch);
+  to.setExchange(ask.exchange);
+  write_support(to, ask.support);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::MixAnswer& answer) {
+  auto to = message.initRoot<schema::MixAnswer>();
+  to.setEpoch(answer.epoch);
+  to.setExchange(answer.exchange);
+  to.setAsked(answer.asked);
+  to.setSent(answer.sent);
+  write_support(to, answer.support);
+}
+
+void set_members(schema::ReduceNote::Builder to, const std::vector<protocol::Member>& from) {
+  auto members = to.initMembers(length(from.size()));
+  for (unsigned i = 0; i < members.size(); ++i) members.set(i, from[i]);
+}
+
+void set_mean(schema::ReduceNote::Builder to, const protocol::NamedMean& mean) {
+  to.setHeld(mean.attempt);
+  set_members(to, mean.members);
+  to.setSha256(data(mean.sha256));
+  to.setWeak(mean.weak);
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Register& its) {
+  if (its.held) {
+    set_mean(to, *its.held);
+  } else {
+    set_members(to, its.lost);
+  }
+  if (its.blame) {
+    to.setOther(its.blame->member);
+    to.setCount(its.blame->pieces);
+    to.setWrong(its.blame->wrong);
+  }
+  to.setFresh(its.fresh);
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::List& its) {
+  set_members(to, its.members);
+  to.setWeak(its.weak);
+  if (!its.apart) return;
+  to.setOther(*its.apart);
+  to.setCount(1);
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Standing& its) {
+  set_mean(to, its.mean);
+  to.setOther(its.holder);
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Done& its) {
+  to.setSha256(data(its.sha256));
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Commit& its) {
+  set_members(to, its.members);
+  to.setSha256(data(its.sha256));
+  to.setCount(its.support);
+  to.setOther(its.holder);
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Want& its) {
+  to.setHeld(to.getAttempt());
+  to.setSha256(data(its.sha256));
+}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::NotYet&) {
+  to.setHeld(to.getAttempt());
+}
+
+void write_note(schema::ReduceNote::Builder, const reduce::Ask&) {}
+
+void write_note(schema::ReduceNote::Builder, const reduce::Wait&) {}
+
+void write_note(schema::ReduceNote::Builder to, const reduce::Ahead& its) {
+  set_members(to, its.donors);
+}
+
+void write(capnp::MessageBuilder& message, const ReduceNote& note) {
+  using enum NoteKind;
+  static constexpr std::array<NoteKind, std::variant_size_v<reduce::What>> kKinds = {
+      kRegister, kList, kList, kDone, kCommit, kWant, kNotYet, kAsk, kWait, kAhead};
   auto to = message.initRoot<schema::ReduceNote>();
-  to.setKind(static_cast<std::uint8_t>(note.kind));
-  to.setHeld(note.held);
+  to.setKind(static_cast<std::uint8_t>(kKinds.at(note.what.index())));
   to.setAttempt(note.attempt);
   to.setEpoch(note.epoch);
-  to.setExchange(note.exchange);
-  auto members = to.initMembers(length(note.members.size()));
-  for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
-  to.setBacked(note.backed);
-  to.setOther(note.other);
-  to.setCount(note.count);
-  to.setFresh(note.fresh);
-  to.setWeak(note.weak);
-  to.setWrong(note.wrong);
-  if (note.sha256) to.setSha256(data(*note.sha256));
+  to.setExchange(note.at.exchange);
+  to.setBacked(note.at.backed);
+  std::visit([&](const auto& what) { write_note(to, what); }, note.what);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

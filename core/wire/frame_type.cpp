@@ -35,19 +35,22 @@ struct TypeOf {
   FrameType operator()(const protocol::VectorTransfer&) const { return FrameType::kVectorTransfer; }
   FrameType operator()(const protocol::ColumnsAsk&) const { return FrameType::kColumnsAsk; }
   FrameType operator()(const protocol::ColumnsPutOff&) const { return FrameType::kColumnsPutOff; }
+  FrameType operator()(const protocol::MixAsk&) const { return FrameType::kMixAsk; }
+  FrameType operator()(const protocol::MixAnswer&) const { return FrameType::kMixAnswer; }
   FrameType operator()(const protocol::ReduceNote&) const { return FrameType::kReduceNote; }
   FrameType operator()(const protocol::PeerReport&) const { return FrameType::kPeerReport; }
   FrameType operator()(const protocol::Relay&) const { return FrameType::kRelay; }
 };
 
 constexpr std::array<std::string_view, kFrameTypeMax> kNames = {
-    "Hello",          "Welcome",        "RoundPlan",    "ModelRequest",
-    "Chunk",          "Credit",         "UpdateOffer",  "UpdateAccept",
-    "UpdateReceived", "RoundCommitted", "TaskEnded",    "TaskFailed",
-    "Ping",           "Pong",           "Bye",          "OperatorRequest",
-    "OperatorReply",  "PeerHello",      "RosterAsk",    "RosterPart",
-    "Swim",           "VectorTransfer", "ColumnsAsk",   "ReduceNote",
-    "PeerReport",     "Relay",          "ColumnsPutOff"};
+    "Hello",          "Welcome",        "RoundPlan",     "ModelRequest",
+    "Chunk",          "Credit",         "UpdateOffer",   "UpdateAccept",
+    "UpdateReceived", "RoundCommitted", "TaskEnded",     "TaskFailed",
+    "Ping",           "Pong",           "Bye",           "OperatorRequest",
+    "OperatorReply",  "PeerHello",      "RosterAsk",     "RosterPart",
+    "Swim",           "VectorTransfer", "ColumnsAsk",    "ReduceNote",
+    "PeerReport",     "Relay",          "ColumnsPutOff", "MixAsk",
+    "MixAnswer"};
 static_assert(!kNames.back().empty());
 
 }  // namespace

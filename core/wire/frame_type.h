@@ -40,9 +40,11 @@ enum class FrameType : std::uint16_t {
   kPeerReport = 25,
   kRelay = 26,
   kColumnsPutOff = 27,
+  kMixAsk = 28,
+  kMixAnswer = 29,
 };
 
-inline constexpr std::uint16_t kFrameTypeMax = 27;
+inline constexpr std::uint16_t kFrameTypeMax = 29;
 
 FrameType frame_type(const protocol::Message& message);
 // None: a number that this version does not know.

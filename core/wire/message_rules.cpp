@@ -169,6 +169,33 @@ Result<void> check_content(const protocol::WholeModel& model) {
   return check_vector(model.floats);
 }
 
+Result<void> check_members(const std::vector<protocol::Member>& members) {
+  return check_count("members", members.size(), kMembersMax);
+}
+
+Result<void> check_mean(const protocol::NamedMean& mean) {
+  STARLING_TRY(expect(mean.attempt != 0, "the mean is of no attempt"));
+  return check_members(mean.members);
+}
+
+Result<void> check_note(const protocol::reduce::Register& its) {
+  STARLING_TRY(expect(!its.blame || its.blame->pieces != 0,
+                      "a member is blamed after no pieces, which counts from 1"));
+  STARLING_TRY(expect(!its.held || its.lost.empty(),
+                      "a registration names a mean and members that are lost"));
+  return its.held ? check_mean(*its.held) : check_members(its.lost);
+}
+
+Result<void> check_note(const protocol::reduce::Standing& its) { return check_mean(its.mean); }
+
+Result<void> check_note(const protocol::reduce::Ahead& its) { return check_members(its.donors); }
+
+template <class What>
+Result<void> check_note(const What& its) {
+  if constexpr (requires { its.members; }) return check_members(its.members);
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_count(std::string_view what, std::size_t count, std::size_t count_max) {
@@ -303,9 +330,12 @@ Result<void> check(const protocol::ColumnsAsk& ask) {
 
 Result<void> check(const protocol::ColumnsPutOff&) { return {}; }
 
+Result<void> check(const protocol::MixAsk&) { return {}; }
+
+Result<void> check(const protocol::MixAnswer&) { return {}; }
+
 Result<void> check(const protocol::ReduceNote& note) {
-  STARLING_TRY(expect(note.kind <= protocol::ReduceNote::Kind::kAhead, "there is no such kind"));
-  return check_count("members", note.members.size(), kMembersMax);
+  return std::visit([](const auto& what) { return check_note(what); }, note.what);
 }
 
 Result<void> check(const protocol::PeerReport& report) {

@@ -36,6 +36,8 @@ namespace starling::wire {
 [[nodiscard]] Result<void> check(const protocol::VectorTransfer& transfer);
 [[nodiscard]] Result<void> check(const protocol::ColumnsAsk& ask);
 [[nodiscard]] Result<void> check(const protocol::ColumnsPutOff& answer);
+[[nodiscard]] Result<void> check(const protocol::MixAsk& ask);
+[[nodiscard]] Result<void> check(const protocol::MixAnswer& answer);
 [[nodiscard]] Result<void> check(const protocol::ReduceNote& note);
 [[nodiscard]] Result<void> check(const protocol::PeerReport& report);
 [[nodiscard]] Result<void> check(const protocol::Relay& relay);

@@ -196,6 +196,36 @@ struct ColumnsPutOff {
   epoch @0 :UInt64;
 }
 
+struct MixAsk {
+  epoch @0 :UInt64;
+  exchange @1 :UInt64;
+  minority @2 :Bool;
+  quorumSeconds @3 :UInt16;
+  backed @4 :UInt64;
+}
+
+struct MixAnswer {
+  epoch @0 :UInt64;
+  exchange @1 :UInt64;
+  asked @2 :UInt64;
+  sent @3 :Bool;
+  minority @4 :Bool;
+  quorumSeconds @5 :UInt16;
+  backed @6 :UInt64;
+}
+
+# By kind, what a note says and the fields that it has; the others are zero.
+#   0  Register: held, members and sha256 and weak of the mean, or members that are lost; other and
+#      count of the blame, fresh
+#   1  List: members, weak, other that is kept apart (count is 1);
+#      Standing (held is not 0): held, members, sha256 and weak of the mean, other that holds it
+#   2  Done: sha256
+#   3  Commit: members, sha256, other that holds it, count of the support
+#   4  Want: sha256, held as attempt
+#   5  Ask
+#   6  NotYet: held as attempt
+#   7  Wait
+#   8  Ahead: members that are donors
 struct ReduceNote {
   kind @0 :UInt8;
   held @1 :UInt32;

@@ -38,4 +38,17 @@ enum class TransferKind : std::uint8_t {
   kModel,
 };
 
+// ReduceNote.kind
+enum class NoteKind : std::uint8_t {
+  kRegister,
+  kList,  // or Standing
+  kDone,
+  kCommit,
+  kWant,
+  kAsk,
+  kNotYet,
+  kWait,
+  kAhead,
+};
+
 }  // namespace starling::wire

@@ -9,20 +9,15 @@
 
 namespace starling::collective {
 
-using Kind = protocol::ReduceNote::Kind;
-
 namespace {
 
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 
 }  // namespace
 
-void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
-  if (!are_members(note.members) || note.attempt == 0 || !note.sha256) return;
-  const Progress at = progress_of(note);
-  if (note.other >= names_.size()) return;
-  const Commit commit{at,           note.attempt, std::move(note.members),
-                      *note.sha256, note.count,   note.other};
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Commit& its) {
+  if (!are_members(its.members) || attempt == 0 || its.holder >= names_.size()) return;
+  const Commit commit{at, attempt, std::move(its.members), its.sha256, its.support, its.holder};
   if (at > open()) return hear_of_further(from, after(at, commit.support), commit.members);
   if (at != open()) return;
   if (!current_) {
@@ -150,8 +145,9 @@ const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
-bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
+// `otherwise`: while nobody can say yet whether it is.
+bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
+                                      reduce::What otherwise) {
   const EndedExchange* const ended = ended_with(at);
   const Commit* commit = ended != nullptr ? &ended->commit : nullptr;
   if (committed_ && committed_->at == at) commit = &*committed_;
@@ -166,21 +162,17 @@ bool AllReduceMachine::answer_if_over(Member to, const protocol::ReduceNote& not
   if (at >= open()) return false;
   expected_.insert(to);
   if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
-    const Kind kind = note.kind == Kind::kWant ? Kind::kNotYet : Kind::kWait;
-    protocol::ReduceNote answer = make_note(kind, at, note.attempt);
-    answer.held = note.held;
-    send(to, std::move(answer));
+    send(to, at, attempt, std::move(otherwise));
     return true;
   }
-  protocol::ReduceNote message =
-      make_note(Kind::kAhead, given_up_ ? given_up_->current.at : open(), 0);
-  if (!given_up_) message.members = donors_;
-  if (message.members.empty() && last_) {
-    std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
+  Members donors;
+  if (!given_up_) donors = donors_;
+  if (donors.empty() && last_) {
+    std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(donors),
                                 [this](Member m) { return liveness_.is_lost(m, now_); });
   }
-  if (message.members.empty()) message.members = {self_};
-  send(to, std::move(message));
+  if (donors.empty()) donors = {self_};
+  send(to, given_up_ ? given_up_->current.at : open(), 0, reduce::Ahead{std::move(donors)});
   return true;
 }
 
@@ -191,12 +183,9 @@ void AllReduceMachine::tell_registered(const Commit& commit) {
 }
 
 void AllReduceMachine::send_commit(Member to, const Commit& commit) {
-  protocol::ReduceNote message = make_note(Kind::kCommit, commit.at, commit.attempt);
-  message.members = commit.members;
-  message.sha256 = commit.sha256;
-  message.count = static_cast<std::uint16_t>(commit.support);
-  message.other = commit.holder;
-  send(to, std::move(message));
+  send(to, commit.at, commit.attempt,
+       reduce::Commit{commit.members, commit.sha256, static_cast<std::uint16_t>(commit.support),
+                      commit.holder});
 }
 
 std::optional<EndedExchange> AllReduceMachine::backed_mean() const {

@@ -9,8 +9,6 @@
 
 namespace starling::collective {
 
-using Kind = protocol::ReduceNote::Kind;
-
 namespace {
 
 // A member that another waited for in vain is given this part of the longest silence to answer.
@@ -28,56 +26,44 @@ constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so
 
 // --- registrations -------------------------------------------------------------------------------
 
-void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
+                               reduce::Register& registration) {
   records_->came(names_[self_], names_[from], now_);
-  if (answer_if_over(from, note)) return;
-  const bool is_for_us = is_plausible(from, note.attempt) && owner(note.attempt) == self_;
+  if (answer_if_over(from, at, attempt, reduce::Wait{})) return;
+  const bool is_for_us = is_plausible(from, attempt) && owner(attempt) == self_;
   if (at > open()) {  // we are late: another is to gather
-    const Attempt next = is_for_us ? attempt_after(note.attempt, gatherer_after(self_)) : 0;
-    if (is_for_us) send(from, make_note(Kind::kAsk, at, next));
+    if (is_for_us) send(from, at, attempt_after(attempt, gatherer_after(self_)), reduce::Ask{});
     return hear_of_later(from, at);
   }
   if (!is_for_us) return;
   if (barred_.at != at) bar(at);
-  if (!note.members.empty() && !are_members(note.members)) return;
-  const bool is_named = !note.members.empty() && note.sha256;
-  if (note.held > note.attempt || (note.held != 0 && !is_named)) return;  // cannot be
-  if (is_excluded(at, from)) return send(from, make_note(Kind::kWait, at, 0));
-  if (current_ && note.attempt < current_->promised) {
-    return send(from, make_note(Kind::kAsk, at, current_->promised));
+  auto& [held, lost, blame, fresh] = registration;
+  if (!lost.empty() && !are_members(lost)) return;
+  if (held && (!are_members(held->members) || held->attempt > attempt)) return;  // cannot be
+  if (is_excluded(at, from)) return send(from, at, 0, reduce::Wait{});
+  if (current_ && attempt < current_->promised) {
+    return send(from, at, current_->promised, reduce::Ask{});
   }
-  if (was_listed(at, note.attempt) && (!gather_ || gather_->attempt != note.attempt)) {
-    return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
+  if (was_listed(at, attempt) && (!gather_ || gather_->attempt != attempt)) {
+    return send(from, at, next_attempt(self_), reduce::Ask{});
   }
-  if (current_ && note.attempt > current_->promised) {
-    if (!current_->bounds.follows(from, note.attempt, current_->promised)) return;
-    take_part_in(note.attempt);
+  if (current_ && attempt > current_->promised) {
+    if (!current_->bounds.follows(from, attempt, current_->promised)) return;
+    take_part_in(attempt);
   }
-  Gather& gather = open_gather(at, note.attempt);
-  if (gather.attempt > note.attempt) {
-    return send(from, make_note(Kind::kAsk, at, gather.attempt));
-  }
+  Gather& gather = open_gather(at, attempt);
+  if (gather.attempt > attempt) return send(from, at, gather.attempt, reduce::Ask{});
   if (gather.list) {
     if (std::ranges::binary_search(gather.list->to, from)) {
-      const bool forgot = note.fresh && !gather.registered.of(from).fresh;
-      return forgot ? begin_again(self_) : send(from, make_list(from));
+      const bool forgot = fresh && !gather.registered.of(from).fresh;
+      return forgot ? begin_again(self_) : send(from, at, attempt, make_list(from));
     }
     if (!gather.registered.contains(from)) {
       arrivals_.learn(std::min(now_ - gather.first_at, lateness_max()));
     }
   }
-  Registration registration;
-  if (note.held != 0) {
-    const bool weak = note.weak || !is_quorum(note.members.size());
-    registration.held = {note.held, std::move(note.members), {}, *note.sha256, weak};
-  } else {
-    registration.lost = std::move(note.members);
-  }
-  if (note.count != 0 && note.other != from) {
-    registration.blame = Blame{note.other, note.count, note.wrong};
-  }
-  registration.fresh = note.fresh;
+  if (held && !is_quorum(held->members.size())) held->weak = true;
+  if (blame && blame->member == from) blame.reset();
   add(from, std::move(registration));
 }
 
@@ -110,7 +96,7 @@ AllReduceMachine::Gather& AllReduceMachine::open_gather(Progress at, Attempt att
 
 void AllReduceMachine::drop_gather(Attempt instead) {
   for (const auto& [member, registration] : gather_->registered.all()) {
-    if (member != self_) send(member, make_note(Kind::kAsk, gather_->at, instead));
+    if (member != self_) send(member, gather_->at, instead, reduce::Ask{});
   }
   gather_.reset();
 }
@@ -123,7 +109,7 @@ void AllReduceMachine::ask_all() {
   for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || gather_->registered.contains(m)) continue;
     if (is_enough || is_excluded(gather_->at, m)) gather_->late.insert(m);
-    send(m, make_note(Kind::kAsk, gather_->at, gather_->attempt));
+    send(m, gather_->at, gather_->attempt, reduce::Ask{});
   }
 }
 
@@ -154,7 +140,7 @@ void AllReduceMachine::consider() {
 // All are there who can be expected.
 bool AllReduceMachine::is_complete() const {
   const Registrations& registered = gather_->registered;
-  const Mean* const standing = registered.standing();
+  const NamedMean* const standing = registered.standing();
   if (standing != nullptr && registered.backs(registered.holders(standing->sha256))) return true;
   const auto& asked_at = gather_->asked_at;
   const auto cause = asked_at && now_ >= *asked_at + options_.answer / kGraceParts
@@ -242,7 +228,7 @@ void AllReduceMachine::decide() {
   const Registrations& registered = gather.registered;
   if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
   charge_waits();
-  if (const Mean* const standing = registered.standing()) {
+  if (const NamedMean* const standing = registered.standing()) {
     const Members held_by = registered.holders(standing->sha256);
     if (exclude_silent_holders(held_by)) return close();
     count_list();
@@ -309,38 +295,32 @@ void AllReduceMachine::send_lists(SentList list) {
   list.awaited = {list.to.begin(), list.to.end()};
   gather.list = std::move(list);
   for (const auto& [member, registration] : gather.registered.all()) {
-    if (member != self_) send(member, make_list(member));
+    if (member != self_) send(member, gather.at, gather.attempt, make_list(member));
   }
   if (!gather.registered.contains(self_)) return;
-  protocol::ReduceNote own = make_list(self_);
-  receive_list(self_, own);
+  hear(self_, gather.at, gather.attempt, make_list(self_));
 }
 
-protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
-  const Gather& gather = *gather_;
-  protocol::ReduceNote list = make_note(Kind::kList, gather.at, gather.attempt);
-  const SentList& sent = *gather.list;
-  list.members = sent.mean.members;
-  list.weak = sent.weak;
-  if (sent.mean.attempt != 0) {
-    list.held = sent.mean.attempt;
-    list.sha256 = sent.mean.sha256;
-    const Registration& its = gather.registered.of(to);
-    const auto holder = std::ranges::find_if(sent.holders, [&](Member m) {
-      return !std::ranges::binary_search(its.lost, m) && !(its.blame && its.blame->member == m);
-    });
-    list.other = holder == sent.holders.end() ? sent.holders.front() : *holder;
-  } else if (sent.apart && sent.apart->first == to) {
-    list.other = sent.apart->second;
-    list.count = 1;
+reduce::What AllReduceMachine::make_list(Member to) const {
+  const SentList& sent = *gather_->list;
+  if (sent.mean.attempt == 0) {
+    reduce::List list{.members = sent.mean.members, .weak = sent.weak};
+    if (sent.apart && sent.apart->first == to) list.apart = sent.apart->second;
+    return list;
   }
-  return list;
+  const Registration& its = gather_->registered.of(to);
+  const auto holder = std::ranges::find_if(sent.holders, [&](Member m) {
+    return !std::ranges::binary_search(its.lost, m) && !(its.blame && its.blame->member == m);
+  });
+  reduce::Standing standing{
+      .mean = sent.mean, .holder = holder == sent.holders.end() ? sent.holders.front() : *holder};
+  standing.mean.weak = sent.weak;
+  return standing;
 }
 
-void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
-  if (!gather_ || progress_of(note) != gather_->at) return;
-  if (note.attempt != gather_->attempt || !note.sha256) return;
-  note_done(from, *note.sha256);
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Done& done) {
+  if (!gather_ || at != gather_->at || attempt != gather_->attempt) return;
+  note_done(from, done.sha256);
 }
 
 void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
@@ -373,10 +353,10 @@ void AllReduceMachine::tick_gather() {
     gather.heartbeat_at = now_ + options_.answer / kHeartbeats;
     for (const auto& [member, registration] : gather.registered.all()) {
       const bool waits = !gather.list || !std::ranges::binary_search(gather.list->to, member);
-      if (member != self_ && waits) send(member, make_note(Kind::kWait, gather.at, 0));
+      if (member != self_ && waits) send(member, gather.at, 0, reduce::Wait{});
     }
     for (Member m = 0; m < names_.size(); ++m) {
-      if (is_excluded(gather.at, m)) send(m, make_note(Kind::kWait, gather.at, 0));
+      if (is_excluded(gather.at, m)) send(m, gather.at, 0, reduce::Wait{});
     }
   }
   if (!gather.list || now_ < run_ends_at()) return;

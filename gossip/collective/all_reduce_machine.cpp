@@ -9,8 +9,6 @@
 namespace starling::collective {
 namespace {
 
-using Kind = protocol::ReduceNote::Kind;
-
 // An event that comes so much after the time of a tick: this process did not run, and what others
 // sent meanwhile waits to be read.
 constexpr Duration kStopped = std::chrono::milliseconds(500);
@@ -97,7 +95,7 @@ void AllReduceMachine::handle(Begin& begin) {
   look_ahead();
   if (!current_) return;
   for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
-    if (liveness_.silent_since(m)) send(m, make_note(Kind::kAsk, begin.at, 0));
+    if (liveness_.silent_since(m)) send(m, begin.at, 0, reduce::Ask{});
   }
   const auto committed = std::exchange(committed_, {});
   auto told = std::exchange(told_, {});
@@ -141,39 +139,15 @@ void AllReduceMachine::handle(LinkDown& event) {
 }
 
 void AllReduceMachine::handle(NoteReceived& event) {
-  protocol::ReduceNote& note = event.note;
+  Note& note = event.note;
   if (event.from >= names_.size() || event.from == self_ || note.epoch != epoch_) return;
-  if (note.backed > note.exchange || note.exchange > kExchangeMax) return;  // cannot be
+  if (note.at.backed > note.at.exchange || note.at.exchange > kExchangeMax) return;  // cannot be
   liveness_.heard(event.from, now_);
-  switch (note.kind) {
-    case Kind::kRegister:
-      return receive_register(event.from, note);
-    case Kind::kList:
-      return receive_list(event.from, note);
-    case Kind::kDone:
-      return receive_done(event.from, note);
-    case Kind::kCommit:
-      return receive_commit(event.from, note);
-    case Kind::kWant:
-      return receive_want(event.from, note);
-    case Kind::kAsk:
-      return receive_ask(event.from, note);
-    case Kind::kWait:
-      if (gather_ && note.attempt == gather_->attempt && progress_of(note) == gather_->at) {
-        gather_->late.insert(event.from);
-      }
-      // The gatherer is there, and others are late. A liar could say so for ever.
-      if (current_ && !current_->run && !current_->fetch && waiting_for() == event.from &&
-          now_ < current_->promised_at + list_wait()) {
-        wait();
-      }
-      return;
-    case Kind::kAhead:
-      if (!are_members(note.members)) return;
-      return hear_of_further(event.from, progress_of(note), std::move(note.members));
-    case Kind::kNotYet:
-      return receive_not_yet(event.from, note);
-  }
+  hear(event.from, note.at, note.attempt, std::move(note.what));
+}
+
+void AllReduceMachine::hear(Member from, Progress at, Attempt attempt, reduce::What what) {
+  std::visit([&](auto& its) { receive(from, at, attempt, its); }, what);
 }
 
 void AllReduceMachine::handle(PieceReceived& piece) {
@@ -249,16 +223,9 @@ bool AllReduceMachine::are_members(const Members& members) const {
          std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
 }
 
-protocol::ReduceNote AllReduceMachine::make_note(Kind kind, Progress at, Attempt attempt) const {
-  return {.kind = kind,
-          .epoch = epoch_,
-          .exchange = at.exchange,
-          .attempt = attempt,
-          .backed = at.backed};
-}
-
-void AllReduceMachine::send(Member to, protocol::ReduceNote note) {
-  actions_.emplace_back(SendNote{to, std::move(note)});
+void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::What what) {
+  actions_.emplace_back(
+      SendNote{to, {.epoch = epoch_, .at = at, .attempt = attempt, .what = std::move(what)}});
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {

@@ -63,10 +63,8 @@ class AllReduceMachine final : public Reducer {
   static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
-  // A mean that stands, to be accepted in the attempt at hand.
-  struct Fetch {
-    Mean mean;  // without floats
-    Member source = 0;
+  struct Mean : NamedMean {
+    Floats floats;
   };
   // A mean that is said to be committed. Until somebody sends it, this member takes part as before:
   // a commit may be of a liar, or of members that were started again since.
@@ -94,9 +92,9 @@ class AllReduceMachine final : public Reducer {
     Attempt joined = 0;    // the last one whose list has come
     TimePoint joined_at{};
     bool weak = false;  // its mean is
-    Mean held;
+    Mean held;          // attempt 0: none
     std::optional<Run> run;
-    std::optional<Fetch> fetch;
+    std::optional<reduce::Standing> fetch;  // to be accepted in the attempt at hand
     std::optional<Ended> ended;
     std::set<Member> false_donors;           // that sent another mean than the one asked for
     std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
@@ -122,7 +120,7 @@ class AllReduceMachine final : public Reducer {
   // The list that a gatherer has sent.
   struct SentList {
     Members to;         // who is to hold the mean
-    Mean mean;          // that stands, without floats; attempt 0: none does, and its members reduce
+    NamedMean mean;     // that stands; attempt 0: none does, and its members reduce
     Members holders;    // of that mean
     bool weak = false;  // what they are to hold
     std::optional<std::pair<Member, Member>> apart;  // the attempt before failed: by, of
@@ -168,10 +166,13 @@ class AllReduceMachine final : public Reducer {
   void handle(NoteReceived&);
   void handle(PieceReceived&);
   void handle(Tick&);
+  void hear(Member from, Progress at, Attempt attempt, reduce::What what);
 
   // A member's side (all_reduce_member.cpp).
-  void receive_list(Member from, protocol::ReduceNote& note);
-  void receive_ask(Member from, const protocol::ReduceNote& note);
+  void receive(Member from, Progress at, Attempt attempt, reduce::List& list);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Standing& standing);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Ask&);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void take_part_in(Attempt attempt);
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
@@ -179,6 +180,8 @@ class AllReduceMachine final : public Reducer {
   void report_again();
   Registration registration() const;
   std::optional<Blame> blame() const;
+  bool is_awaited(Member from, Progress at, Attempt attempt, const Members& members) const;
+  void begin_attempt(Attempt attempt, bool weak, const Members& members);
   void join(Members members);
   Reduction::Taken reduce(Member from, std::uint64_t place, const Floats& piece);
   void refuse_numbers(Member from);
@@ -186,7 +189,7 @@ class AllReduceMachine final : public Reducer {
   void after_progress();
   void accept(Mean mean);
   void send_done();
-  bool holds(const std::optional<Sha256Digest>& sha256) const;
+  bool holds(const Sha256Digest& sha256) const;
   void stop_waiting();
   bool waits_for_list() const;
   void wait();
@@ -200,7 +203,7 @@ class AllReduceMachine final : public Reducer {
   void resend(Member to);
 
   // The mean of others (all_reduce_mean.cpp).
-  void fetch(Fetch fetch);
+  void fetch(reduce::Standing standing);
   void give_up_source();
   void ask_holder();
   void receive_mean(PieceReceived& piece);
@@ -210,11 +213,11 @@ class AllReduceMachine final : public Reducer {
   void give_up_donor();
   void try_next_source();
   std::optional<TimePoint> source_gives_up_at() const;
-  void receive_not_yet(Member from, const protocol::ReduceNote& note);
-  void receive_want(Member from, const protocol::ReduceNote& note);
+  void receive(Member from, Progress at, Attempt attempt, reduce::NotYet&);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Want& want);
 
   // The end of an exchange (all_reduce_end.cpp).
-  void receive_commit(Member from, protocol::ReduceNote& note);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Commit& its);
   void end_with(Commit commit);
   void settle(const Commit& commit);
   void finish(Commit commit, Floats mean);
@@ -222,11 +225,12 @@ class AllReduceMachine final : public Reducer {
   Progress after(Progress at, std::size_t support) const;
   std::size_t support_of(std::size_t members, bool weak) const;
   const EndedExchange* ended_with(Progress at) const;
-  bool answer_if_over(Member to, const protocol::ReduceNote& note);
+  bool answer_if_over(Member to, Progress at, Attempt attempt, reduce::What otherwise);
   void send_commit(Member to, const Commit& commit);
   void tell_registered(const Commit& commit);
 
   // Others are further (all_reduce_ahead.cpp).
+  void receive(Member from, Progress at, Attempt, reduce::Ahead& ahead);
   void hear_of_further(Member from, Progress next, Members donors);
   void hear_of_later(Member from, Progress at);
   bool may_follow(Progress at) const;
@@ -235,8 +239,8 @@ class AllReduceMachine final : public Reducer {
   bool resume(Begin& begin);
 
   // The gatherer's side (all_reduce_gather.cpp).
-  void receive_register(Member from, protocol::ReduceNote& note);
-  void receive_done(Member from, const protocol::ReduceNote& note);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Register& registration);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Done& done);
   Gather& open_gather(Progress at, Attempt attempt);
   void add(Member member, Registration registration);
   void drop_gather(Attempt instead);
@@ -257,7 +261,7 @@ class AllReduceMachine final : public Reducer {
   bool was_listed(Progress at, Attempt attempt) const;
   void send_lists(SentList list);
   void begin_again(Member gatherer);
-  protocol::ReduceNote make_list(Member to) const;
+  reduce::What make_list(Member to) const;
   void note_done(Member member, const Sha256Digest& sha256);
   void tick_gather();
   TimePoint run_ends_at() const;
@@ -290,9 +294,7 @@ class AllReduceMachine final : public Reducer {
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   bool is_plausible(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
-  protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
-                                 Attempt attempt) const;
-  void send(Member to, protocol::ReduceNote note);
+  void send(Member to, Progress at, Attempt attempt, reduce::What what);
   void say(LogLevel level, std::string line);
 
   AllReduceOptions options_;

@@ -9,8 +9,6 @@
 
 namespace starling::collective {
 
-using Kind = protocol::ReduceNote::Kind;
-
 namespace {
 
 // More than any member needs in one exchange: a bound on what one may make us send.
@@ -20,29 +18,26 @@ constexpr int kSourceParts = 3;
 
 }  // namespace
 
-void AllReduceMachine::fetch(Fetch fetch) {
+void AllReduceMachine::fetch(reduce::Standing standing) {
   current_->run.reset();
-  current_->fetch = std::move(fetch);
+  current_->fetch = std::move(standing);
   wait();
-  if (current_->false_donors.contains(current_->fetch->source)) return give_up_source();
+  if (current_->false_donors.contains(current_->fetch->holder)) return give_up_source();
   ask_holder();
 }
 
 void AllReduceMachine::ask_holder() {
-  const Fetch& fetch = *current_->fetch;
-  send_want(fetch.source, fetch.mean.attempt, fetch.mean.sha256);
+  const auto& [mean, holder] = *current_->fetch;
+  send_want(holder, mean.attempt, mean.sha256);
 }
 
 void AllReduceMachine::give_up_source() {
-  current_->blame = Blame{current_->fetch->source, 1};
+  current_->blame = Blame{current_->fetch->holder, 1};
   stop_waiting();
 }
 
 void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha256) {
-  protocol::ReduceNote message = make_note(Kind::kWant, current_->at, of);
-  message.held = of;
-  message.sha256 = sha256;
-  send(to, std::move(message));
+  send(to, current_->at, of, reduce::Want{sha256});
 }
 
 // A mean that we asked for. Who sends another, or one that cannot be of this run, is named, and not
@@ -53,7 +48,7 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
                        !c.false_donors.contains(piece.from) &&
                        c.ended->commit.attempt == piece.attempt;
   const bool for_attempt =
-      c.fetch && c.fetch->source == piece.from && c.fetch->mean.attempt == piece.attempt;
+      c.fetch && c.fetch->holder == piece.from && c.fetch->mean.attempt == piece.attempt;
   if (piece.floats.values.size() != c.input.values.size() || (!for_end && !for_attempt)) return;
   const double most = c.distance_max * c.distance_max;
   const bool is_near = squared_distance(piece.floats.values, c.input.values) <= most;
@@ -64,8 +59,7 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     return finish(std::move(c.ended->commit), piece.floats);
   }
   if (for_attempt && is_near && digest == c.fetch->mean.sha256) {
-    Mean mean = std::move(c.fetch->mean);
-    mean.floats = piece.floats;
+    Mean mean{std::move(c.fetch->mean), piece.floats};
     c.fetch.reset();
     wait();
     return accept(std::move(mean));
@@ -138,36 +132,31 @@ std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
 }
 
 // It does not have the mean that we asked it for.
-void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
-  if (!current_ || progress_of(note) != current_->at) return;
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::NotYet&) {
+  if (!current_ || at != current_->at) return;
   const Current& c = *current_;
-  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == note.held) {
+  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == attempt) {
     try_next_source();
-  } else if (c.fetch && c.fetch->source == from && c.fetch->mean.attempt == note.held) {
+  } else if (c.fetch && c.fetch->holder == from && c.fetch->mean.attempt == attempt) {
     give_up_source();
   }
 }
 
-void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Want& want) {
   const Floats* mean = nullptr;
-  const Progress at = progress_of(note);
   if (const EndedExchange* const ended = ended_with(at)) {
     expected_.insert(from);
-    if (note.sha256 != ended->commit.sha256) return send_commit(from, ended->commit);
+    if (want.sha256 != ended->commit.sha256) return send_commit(from, ended->commit);
     mean = &ended->mean;
   } else if (current_ && at == current_->at) {
-    if (holds(note.sha256)) mean = &current_->held.floats;
-  } else if (answer_if_over(from, note)) {
+    if (holds(want.sha256)) mean = &current_->held.floats;
+  } else if (answer_if_over(from, at, attempt, reduce::NotYet{})) {
     return;
   }
-  if (mean == nullptr) {
-    protocol::ReduceNote answer = make_note(Kind::kNotYet, at, note.attempt);
-    answer.held = note.held;
-    return send(from, std::move(answer));
-  }
+  if (mean == nullptr) return send(from, at, attempt, reduce::NotYet{});
   if (wants_served_[from] == kWantsMax) return;
   ++wants_served_[from];
-  actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
+  actions_.emplace_back(SendPiece{from, at, attempt, place_of(Phase::kResult, 0), *mean});
 }
 
 }  // namespace starling::collective

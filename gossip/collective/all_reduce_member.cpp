@@ -9,8 +9,6 @@
 
 namespace starling::collective {
 
-using Kind = protocol::ReduceNote::Kind;
-
 namespace {
 
 // A list comes within so many times what is learned of its parts.
@@ -50,11 +48,12 @@ void AllReduceMachine::promise(Attempt attempt) {
 void AllReduceMachine::report() {
   const Current& c = *current_;
   wait();
+  Registration own = registration();
   const Member to = owner(c.promised);
   if (to == self_) {
     const bool is_first = c.promised <= names_.size() && self_ == gatherer_;
     Gather& gather = open_gather(c.at, c.promised);
-    add(self_, registration());
+    add(self_, std::move(own));
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if (gather.asked_at || gather.list) return;
     if (!is_first || is_minority) return ask_all();
@@ -62,19 +61,8 @@ void AllReduceMachine::report() {
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;
   }
-  const Registration own = registration();
-  protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
-  message.held = own.held.attempt;
-  message.members = own.held.attempt != 0 ? own.held.members : own.lost;
-  if (own.held.attempt != 0) message.sha256 = own.held.sha256;
-  message.weak = own.held.weak;
-  message.fresh = own.fresh;
-  if (own.blame) {
-    message.other = own.blame->member;
-    message.count = own.blame->count;
-    message.wrong = own.blame->wrong;
-  }
-  send(to, std::move(message));
+  if (own.held) own.lost.clear();
+  send(to, c.at, c.promised, std::move(own));
 }
 
 // A link or a question alone is no sign that the gatherer gets on.
@@ -86,10 +74,10 @@ void AllReduceMachine::report_again() {
 
 Registration AllReduceMachine::registration() const {
   const Current& c = *current_;
-  return {.held = {c.held.attempt, c.held.members, {}, c.held.sha256, c.held.weak},
-          .lost = liveness_.lost(now_),
-          .blame = c.blame,
-          .fresh = memory_ != Memory::kWhole};
+  Registration own{
+      .lost = liveness_.lost(now_), .blame = c.blame, .fresh = memory_ != Memory::kWhole};
+  if (c.held.attempt != 0) own.held = c.held;
+  return own;
 }
 
 // For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
@@ -105,39 +93,57 @@ std::optional<Blame> AllReduceMachine::blame() const {
   return Blame{*member, static_cast<std::uint16_t>(std::min(1 + pieces, kMost))};
 }
 
-void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
-  if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
+// Whether its gatherer lists these in the attempt at hand.
+bool AllReduceMachine::is_awaited(Member from, Progress at, Attempt attempt,
+                                  const Members& members) const {
+  if (!current_ || at != current_->at || !are_members(members)) return false;
+  return attempt == current_->promised && attempt > current_->joined && owner(attempt) == from;
+}
+
+// Its list has come. Whom we blamed as we registered counts no more.
+void AllReduceMachine::begin_attempt(Attempt attempt, bool weak, const Members& members) {
   Current& c = *current_;
-  if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
-  if (note.held != 0 && (note.other >= names_.size() || !note.sha256)) return;
-  const bool accuses = note.count != 0 && note.other < names_.size() && note.other != self_;
-  if (accuses) liveness_.call_silent(note.other, now_);
-  const auto blamed = std::exchange(c.blame, std::nullopt);
-  // It was the cause for which all waited, as the gatherer found.
-  if (accuses && blamed && blamed->member == note.other) charge(self_, *blamed, c.joined_at);
   wait();
-  c.weak = note.weak || !is_quorum(note.members.size());
-  if (note.held != 0) {
-    // Others have got all that they waited for.
-    if (blamed) liveness_.call_silent(blamed->member, now_);
-    c.joined = note.attempt;
-    c.joined_at = now_;
-    Mean mean{note.held, std::move(note.members), {}, *note.sha256};
-    if (holds(note.sha256)) {
-      mean.floats = c.held.floats;
-      return accept(std::move(mean));
-    }
-    if (note.other == self_) return;
-    return fetch({.mean = std::move(mean), .source = note.other});
-  }
-  const bool takes_part = std::ranges::binary_search(note.members, self_);
+  c.weak = weak || !is_quorum(members.size());
+  c.joined = attempt;
+  c.joined_at = now_;
+  c.blame.reset();
+}
+
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::List& list) {
+  if (!is_awaited(from, at, attempt, list.members)) return;
+  Current& c = *current_;
+  const auto apart = list.apart;
+  const bool accuses = apart && *apart < names_.size() && *apart != self_;
+  if (accuses) liveness_.call_silent(*apart, now_);
+  // It was the cause for which all waited, as the gatherer found.
+  if (accuses && c.blame && c.blame->member == *apart) charge(self_, *c.blame, c.joined_at);
   // How late the last one was, as far as a member sees it that may be the next gatherer.
   if (from != self_ && c.joined == 0) {
     arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
   }
-  c.joined = note.attempt;
-  c.joined_at = now_;
-  if (takes_part) join(std::move(note.members));
+  begin_attempt(attempt, list.weak, list.members);
+  if (std::ranges::binary_search(list.members, self_)) join(std::move(list.members));
+}
+
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
+                               reduce::Standing& standing) {
+  auto& [mean, holder] = standing;
+  if (!is_awaited(from, at, attempt, mean.members) || holder >= names_.size()) return;
+  // Others have got all that they waited for.
+  if (current_->blame) liveness_.call_silent(current_->blame->member, now_);
+  begin_attempt(attempt, mean.weak, mean.members);
+  if (holds(mean.sha256)) return accept({std::move(mean), current_->held.floats});
+  if (holder != self_) fetch(std::move(standing));
+}
+
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Wait&) {
+  if (gather_ && attempt == gather_->attempt && at == gather_->at) gather_->late.insert(from);
+  // The gatherer is there, and others are late. A liar could say so for ever.
+  if (current_ && !current_->run && !current_->fetch && waiting_for() == from &&
+      now_ < current_->promised_at + list_wait()) {
+    wait();
+  }
 }
 
 void AllReduceMachine::join(Members members) {
@@ -177,7 +183,7 @@ void AllReduceMachine::refuse_numbers(Member from) {
                     "of this run: not used, and the exchange begins again",
                     names_[from], c.at.exchange));
   }
-  c.blame = Blame{.member = from, .count = 1, .wrong = true};
+  c.blame = Blame{.member = from, .pieces = 1, .wrong = true};
   const Member gatherer = owner(c.promised);
   const bool is_no_use = from == gatherer || c.failed[gatherer] >= kListsMax + 1;
   if (from == gatherer && has_started()) charge(self_, *c.blame, now_);
@@ -196,7 +202,7 @@ void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
 void AllReduceMachine::after_progress() {
   Current& c = *current_;
   if (!c.run->reduction.done()) return;
-  Mean mean{c.joined, std::move(c.run->members), c.run->reduction.mean()};
+  Mean mean{{.members = std::move(c.run->members)}, c.run->reduction.mean()};
   mean.sha256 = sha256(as_bytes(mean.floats.values));
   c.run.reset();
   accept(std::move(mean));
@@ -214,12 +220,10 @@ void AllReduceMachine::accept(Mean mean) {
 
 void AllReduceMachine::send_done() {
   const Current& c = *current_;
-  protocol::ReduceNote done = make_note(Kind::kDone, c.at, c.joined);
-  done.sha256 = c.held.sha256;
-  send(owner(c.joined), std::move(done));
+  send(owner(c.joined), c.at, c.joined, reduce::Done{c.held.sha256});
 }
 
-bool AllReduceMachine::holds(const std::optional<Sha256Digest>& sha256) const {
+bool AllReduceMachine::holds(const Sha256Digest& sha256) const {
   const Mean& held = current_->held;
   return held.attempt != 0 && held.sha256 == sha256;
 }
@@ -229,7 +233,7 @@ bool AllReduceMachine::holds(const std::optional<Sha256Digest>& sha256) const {
 std::optional<Member> AllReduceMachine::waiting_for() const {
   if (!current_) return std::nullopt;
   const Current& c = *current_;
-  if (c.fetch) return c.fetch->source;
+  if (c.fetch) return c.fetch->holder;
   if (c.run) return c.run->members[c.run->reduction.waits_for()];
   if (c.promised == 0 || owner(c.promised) == self_) return std::nullopt;
   return owner(c.promised);
@@ -312,7 +316,7 @@ void AllReduceMachine::probe_others() {
 // Who ends the exchange, or has ended it, answers with the commit.
 void AllReduceMachine::ask_where_others_are() {
   for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send(m, make_note(Kind::kAsk, current_->at, 0));
+    if (m != self_) send(m, current_->at, 0, reduce::Ask{});
   }
 }
 
@@ -362,7 +366,7 @@ void AllReduceMachine::resend(Member to) {
     const Current& c = *current_;
     if (c.ended && c.ended->asked() == to) ask_source();
     if (c.fetch) {
-      if (c.fetch->source == to) ask_holder();
+      if (c.fetch->holder == to) ask_holder();
     } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
       if (c.held.attempt == c.promised) {
         send_done();
@@ -378,34 +382,32 @@ void AllReduceMachine::resend(Member to) {
     return;  // it registers again: it may have been started again meanwhile
   }
   if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
-    send(to, make_note(Kind::kAsk, gather_->at, gather_->attempt));
+    send(to, gather_->at, gather_->attempt, reduce::Ask{});
   } else if (last_ && owner(last_->commit.attempt) == self_) {
     send_commit(to, last_->commit);
   }
 }
 
-void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
-  if (answer_if_over(from, note)) return;
-  if (at == open() && note.attempt == 0) askers_.insert(from);
-  if (current_ && at == current_->at && note.attempt != 0) {
-    if (!is_plausible(from, note.attempt)) return;
-    if (note.attempt < current_->promised) {
-      return send(from, make_note(Kind::kAsk, at, current_->promised));
+void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Ask&) {
+  if (answer_if_over(from, at, attempt, reduce::Wait{})) return;
+  if (at == open() && attempt == 0) askers_.insert(from);
+  if (current_ && at == current_->at && attempt != 0) {
+    if (!is_plausible(from, attempt)) return;
+    if (attempt < current_->promised) {
+      return send(from, at, current_->promised, reduce::Ask{});
     }
-    if (note.attempt == current_->promised) {  // no sign that the gatherer gets on
-      if (current_->joined < note.attempt) report_again();
+    if (attempt == current_->promised) {  // no sign that the gatherer gets on
+      if (current_->joined < attempt) report_again();
       return;
     }
-    if (!is_barred(owner(note.attempt)) &&
-        current_->bounds.follows(from, note.attempt, current_->promised)) {
-      return take_part_in(note.attempt);
+    if (!is_barred(owner(attempt)) && current_->bounds.follows(from, attempt, current_->promised)) {
+      return take_part_in(attempt);
     }
-  } else if (is_plausible(from, note.attempt) && (at == next_ || may_follow(at))) {
-    const std::pair asked_for(at, note.attempt);
+  } else if (is_plausible(from, attempt) && (at == next_ || may_follow(at))) {
+    const std::pair asked_for(at, attempt);
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
   }
-  send(from, make_note(Kind::kWait, at, note.attempt));
+  send(from, at, attempt, reduce::Wait{});
   if (at > open()) hear_of_later(from, at);
 }
 

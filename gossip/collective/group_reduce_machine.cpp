@@ -8,8 +8,6 @@
 namespace starling::collective {
 namespace {
 
-using Kind = protocol::ReduceNote::Kind;
-
 // A minority that got no model tries again after so many times the longest silence of a gatherer.
 constexpr int kReturnWaits = 4;
 // Each member keeps records of its own, and any of them may gather next: their budgets add up.
@@ -25,8 +23,10 @@ std::optional<Member> place_of(const std::vector<Member>& members, Member member
 // An exchange, to its own machine: what else a Progress says is between the groups' members.
 Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
 
-bool wants_an_answer(Kind kind) {
-  return kind == Kind::kRegister || kind == Kind::kAsk || kind == Kind::kWant;
+bool wants_an_answer(const Note& note) {
+  return std::holds_alternative<reduce::Register>(note.what) ||
+         std::holds_alternative<reduce::Ask>(note.what) ||
+         std::holds_alternative<reduce::Want>(note.what);
 }
 
 }  // namespace
@@ -149,27 +149,27 @@ void GroupReduceMachine::handle(LinkDown& down) {
 }
 
 void GroupReduceMachine::handle(NoteReceived& came) {
-  protocol::ReduceNote& note = came.note;
+  Note& note = came.note;
   if (came.from >= peers_.size() || came.from == self_ || note.epoch != epoch_) return;
-  if (note.backed > note.exchange) return;
+  if (note.at.backed > note.at.exchange) return;
   peers_[came.from].missed = 0;
   if (one_gives_way(came.from, note)) return;
-  const Exchange exchange = note.exchange;
+  const Exchange exchange = note.at.exchange;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
-  if (note.kind == Kind::kAhead) return hear_of_further(came.from, exchange);
+  if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, exchange);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
-    if (wants_an_answer(note.kind)) send_note(came.from, Kind::kWait, exchange, note.attempt);
+    if (wants_an_answer(note)) send(came.from, exchange, note.attempt, reduce::Wait{});
     return hear_of_further(came.from, exchange);
   }
   if (exchange < at_.exchange && find(exchange) == nullptr) {
-    if (wants_an_answer(note.kind)) tell_where_we_are(came.from);
+    if (wants_an_answer(note)) tell_where_we_are(came.from);
     return;
   }
   const auto place = place_of(open(exchange).members, came.from);
   if (!place) return;
-  note.backed = exchange;
+  note.at = of_machine(exchange);
   give(exchange, NoteReceived{*place, std::move(note)});
 }
 
@@ -290,7 +290,7 @@ void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions)
   for (Action& action : actions) {
     if (auto* note = std::get_if<SendNote>(&action)) {
       note->to = group.members[note->to];
-      note->note.backed = backed_in_note(note->note.exchange);
+      note->note.at.backed = backed_in_note(note->note.at.exchange);
     } else if (auto* piece = std::get_if<SendPiece>(&action)) {
       piece->to = group.members[piece->to];
     } else if (auto* finished = std::get_if<Finished>(&action)) {
@@ -340,19 +340,16 @@ void GroupReduceMachine::hear_of_further(Member from, Exchange exchange) {
   const auto place = place_of(open(at_.exchange).members, from);
   if (!place) return;
   if (exchange <= at_.exchange + kKept) return give(at_.exchange, LinkDown{*place});
-  give(at_.exchange, NoteReceived{*place,
-                                  {.kind = Kind::kAhead,
-                                   .epoch = epoch_,
-                                   .exchange = exchange,
-                                   .members = {*place},
-                                   .backed = exchange}});
+  give(at_.exchange,
+       NoteReceived{
+           *place, {.epoch = epoch_, .at = of_machine(exchange), .what = reduce::Ahead{{*place}}}});
 }
 
 // What a minority learned apart is not mixed with the models of a quorum.
-bool GroupReduceMachine::one_gives_way(Member from, const protocol::ReduceNote& note) {
-  const Progress theirs = progress_of(note);
+bool GroupReduceMachine::one_gives_way(Member from, const Note& note) {
+  const Progress theirs = note.at;
   if (gives_way(theirs)) {
-    if (wants_an_answer(note.kind)) tell_where_we_are(from);
+    if (wants_an_answer(note)) tell_where_we_are(from);
     return true;
   }
   if (!is_outranked_by(theirs)) return false;
@@ -386,16 +383,15 @@ void GroupReduceMachine::reach(Member member, bool reachable) {
 }
 
 void GroupReduceMachine::tell_where_we_are(Member to) {
-  send_note(to, Kind::kAhead, at_.exchange, 0);
+  send(to, at_.exchange, 0, reduce::Ahead{});
 }
 
-void GroupReduceMachine::send_note(Member to, Kind kind, Exchange exchange, std::uint32_t attempt) {
+void GroupReduceMachine::send(Member to, Exchange exchange, Attempt attempt, reduce::What what) {
   actions_.emplace_back(SendNote{to,
-                                 {.kind = kind,
-                                  .epoch = epoch_,
-                                  .exchange = exchange,
+                                 {.epoch = epoch_,
+                                  .at = {.backed = backed_in_note(exchange), .exchange = exchange},
                                   .attempt = attempt,
-                                  .backed = backed_in_note(exchange)}});
+                                  .what = std::move(what)}});
 }
 
 Exchange GroupReduceMachine::backed_in_note(Exchange exchange) const {

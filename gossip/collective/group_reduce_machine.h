@@ -89,15 +89,14 @@ class GroupReduceMachine final : public Reducer {
   void perform(const Group& group, Finished finished);
   void remember_silent(const Group& group);
   void hear_of_further(Member from, Exchange exchange);
-  bool one_gives_way(Member from, const protocol::ReduceNote& note);
+  bool one_gives_way(Member from, const Note& note);
   bool gives_way(Progress theirs) const;
   bool is_outranked_by(Progress theirs) const;
   void copy_model_of_quorum();
   void reach(Member member, bool reachable);
   bool is_minority() const { return at_.backed < at_.exchange; }
   void tell_where_we_are(Member to);
-  void send_note(Member to, protocol::ReduceNote::Kind kind, Exchange exchange,
-                 std::uint32_t attempt);
+  void send(Member to, Exchange exchange, Attempt attempt, reduce::What what);
   // A minority says that it is one.
   Exchange backed_in_note(Exchange exchange) const;
 

@@ -19,11 +19,13 @@
 
 namespace starling::collective {
 
+using protocol::Attempt;
 using protocol::Epoch;
 using protocol::Exchange;
 using protocol::Member;
 using protocol::Progress;
-using Attempt = std::uint32_t;  // round k of gatherer g among n members: k n + g + 1; 0: none
+using Note = protocol::ReduceNote;
+namespace reduce = protocol::reduce;
 using Members = std::vector<Member>;
 
 // --- events -------------------------------------------------------------------------------------
@@ -45,7 +47,7 @@ struct LinkDown {
 };
 struct NoteReceived {
   Member from = 0;
-  protocol::ReduceNote note;
+  Note note;
 };
 struct PieceReceived {  // whole
   Member from = 0;
@@ -63,7 +65,7 @@ using Event = std::variant<Begin, Copied, LinkUp, LinkDown, NoteReceived, PieceR
 // --- actions, to be performed in order ----------------------------------------------------------
 struct SendNote {
   Member to = 0;
-  protocol::ReduceNote note;
+  Note note;
 };
 struct SendPiece {  // as a VectorTransfer with a ReducePiece; its floats never change
   Member to = 0;

@@ -14,7 +14,7 @@ bool Registrations::is_lost_to_any(Member member) const {
 
 bool Registrations::may_hear(Member by, Member other) const {
   const Registration& its = all_.at(by);
-  return by != self_ && its.held.attempt == 0 && !std::ranges::binary_search(its.lost, other);
+  return by != self_ && !its.held && !std::ranges::binary_search(its.lost, other);
 }
 
 Members Registrations::members() const {
@@ -34,7 +34,7 @@ Members Registrations::not_fresh() const {
 Members Registrations::holders(const Sha256Digest& sha256) const {
   Members members;
   for (const auto& [member, its] : all_) {
-    if (its.held.attempt != 0 && its.held.sha256 == sha256) members.push_back(member);
+    if (its.held && its.held->sha256 == sha256) members.push_back(member);
   }
   return members;
 }
@@ -42,21 +42,21 @@ Members Registrations::holders(const Sha256Digest& sha256) const {
 // Of the means that may count as backed the one of the highest attempt; of the weak ones, where
 // there is no other and those who are here back none. Of different means of one attempt none can
 // have been committed: our own, or that of most.
-const Mean* Registrations::standing() const {
+const NamedMean* Registrations::standing() const {
   const bool is_backed = backs(members());
-  const auto rank = [](const Mean& mean) { return std::pair(!mean.weak, mean.attempt); };
-  const auto followers = [this](const Mean& mean) {
+  const auto rank = [](const NamedMean& mean) { return std::pair(!mean.weak, mean.attempt); };
+  const auto followers = [this](const NamedMean& mean) {
     const Members held_by = holders(mean.sha256);
     return std::tuple(std::ranges::binary_search(held_by, self_), held_by.size(), mean.sha256);
   };
-  const auto is_less = [&](const Mean& a, const Mean& b) {
+  const auto is_less = [&](const NamedMean& a, const NamedMean& b) {
     if (rank(a) != rank(b) || a.sha256 == b.sha256) return rank(a) < rank(b);
     return followers(a) < followers(b);
   };
-  const Mean* standing = nullptr;
+  const NamedMean* standing = nullptr;
   for (const auto& [member, its] : all_) {
-    if (its.held.attempt == 0 || (is_backed && its.held.weak)) continue;
-    if (standing == nullptr || is_less(*standing, its.held)) standing = &its.held;
+    if (!its.held || (is_backed && its.held->weak)) continue;
+    if (standing == nullptr || is_less(*standing, *its.held)) standing = &*its.held;
   }
   return standing;
 }
@@ -71,7 +71,7 @@ bool Registrations::backs(const Members& list) const {
 
 std::optional<std::pair<Member, Blame>> Registrations::find_cause() const {
   std::optional<std::pair<Member, Blame>> first;
-  const auto rank = [](const Blame& blame) { return std::pair(!blame.wrong, blame.count); };
+  const auto rank = [](const Blame& blame) { return std::pair(!blame.wrong, blame.pieces); };
   for (const auto& [member, its] : all_) {
     const auto& blame = its.blame;
     if (blame && (!first || rank(*blame) < rank(first->second))) first = {member, *blame};

@@ -9,31 +9,13 @@
 #include <utility>
 
 #include "core/base/digest.h"
-#include "gossip/collective/floats.h"
 #include "gossip/collective/reducer.h"
 
 namespace starling::collective {
 
-struct Mean {
-  Attempt attempt = 0;  // in which it was accepted last; 0: none
-  Members members;
-  Floats floats;
-  Sha256Digest sha256 = {};  // of the floats: two means with the same one are the same
-  bool weak = false;         // it cannot count as backed
-};
-
-struct Blame {  // a member waited in vain, or got wrong numbers
-  Member member = 0;
-  std::uint16_t count = 0;  // ReduceNote::count
-  bool wrong = false;
-};
-
-struct Registration {
-  Mean held;     // without floats
-  Members lost;  // where nothing is held: who does not answer it
-  std::optional<Blame> blame;
-  bool fresh = false;
-};
+using protocol::Blame;
+using protocol::NamedMean;
+using Registration = reduce::Register;
 
 // How many of the members are a majority.
 struct MajorityRule {
@@ -67,7 +49,7 @@ class Registrations {
   Members not_fresh() const;
   Members holders(const Sha256Digest& sha256) const;
   // The mean that stands, null: none.
-  const Mean* standing() const;
+  const NamedMean* standing() const;
   // Whether a mean that all of these hold counts as backed.
   bool backs(const Members& list) const;
   // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.

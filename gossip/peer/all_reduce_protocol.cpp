@@ -377,9 +377,9 @@ void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
                                piece.attempt, piece.place, Floats{whole.data.owner(), values}});
 }
 
-void AllReduceProtocol::take(Member from, const protocol::ReduceNote& note) {
-  if (!is_possible(from, note.exchange) || !can_be(progress_of(note))) return;
-  come_back(from, progress_of(note));
+void AllReduceProtocol::take_note(Member from, const protocol::ReduceNote& note) {
+  if (!is_possible(from, note.at.exchange) || !can_be(note.at)) return;
+  come_back(from, note.at);
   on(collective::NoteReceived{from, note});
 }
 

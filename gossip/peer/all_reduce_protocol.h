@@ -34,7 +34,7 @@ class AllReduceProtocol final : public ProtocolBase {
   protocol::Support support() const override;
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
   void take(Member from, TransferFlow::Whole whole) override;
-  void take(Member from, const protocol::ReduceNote& note) override;
+  void take_note(Member from, const protocol::ReduceNote& note) override;
   void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;

@@ -43,7 +43,6 @@ class AsynchronousProtocol final : public ProtocolBase {
   protocol::Support support() const override { return quorum_.support(host_.now()); }
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
   void take(Member from, TransferFlow::Whole whole) override;
-  void take(Member, const protocol::ReduceNote&) override {}
   void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;

@@ -118,7 +118,11 @@ void EpochSession::handle(const peer::MessageReceived& came) {
     if (answer->epoch == epoch_ && copy_) copy_->put_off(from);
     continue_copy();
   } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
-    if (note->epoch == epoch_) training_->take(from, *note);
+    if (note->epoch == epoch_) training_->take_note(from, *note);
+  } else if (const auto* mix_ask = std::get_if<protocol::MixAsk>(&message)) {
+    if (mix_ask->epoch == epoch_) training_->take_ask(from, *mix_ask);
+  } else if (const auto* mix_answer = std::get_if<protocol::MixAnswer>(&message)) {
+    if (mix_answer->epoch == epoch_) training_->take_answer(from, *mix_answer);
   }
 }
 
@@ -257,10 +261,14 @@ void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
   outcome_.actions.push_back(peer::SendTransfer{to, transfer, std::move(data)});
 }
 
-void EpochSession::send(Member to, protocol::ReduceNote note) {
+void EpochSession::send(Member to, Note note) {
   if (links_changed_) return;
-  note.epoch = epoch_;
-  outcome_.actions.push_back(peer::Send{to, std::move(note)});
+  std::visit(
+      [&](auto& message) {
+        message.epoch = epoch_;
+        outcome_.actions.push_back(peer::Send{to, std::move(message)});
+      },
+      note);
 }
 
 void EpochSession::submit(peer::Compute::What what, std::function<void()> work,

@@ -128,7 +128,7 @@ class EpochSession final : private ProtocolHost {
   // ProtocolHost
   TimePoint now() const override { return now_; }
   void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) override;
-  void send(Member to, protocol::ReduceNote note) override;
+  void send(Member to, Note note) override;
   void compute(std::function<void()> work, std::function<void()> done) override;
   void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
   void copy_model(std::vector<Member> donors, ModelCopy::Patience patience) override;

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/base/check.h"
 #include "topologies/topology.h"
@@ -15,7 +14,6 @@
 namespace starling::gossip {
 
 using protocol::MixMessage;
-using protocol::ReduceNote;
 using protocol::VectorTransfer;
 
 namespace {
@@ -30,17 +28,6 @@ SharedBytes pack(const Message<float>& message) {
     to += part.size();
   }
   return SharedBytes::own(std::move(bytes));
-}
-
-// 0: of a minority; else one more than the seconds of its quorum.
-std::uint32_t note_of(const protocol::Support& support) {
-  return support.minority ? 0 : 1U + support.quorum_seconds;
-}
-
-protocol::Support support_of(const ReduceNote& note) {
-  if (note.held == 0) return {.minority = true};
-  constexpr std::uint32_t kMost = std::numeric_limits<std::uint16_t>::max();
-  return {.quorum_seconds = static_cast<std::uint16_t>(std::min(note.held - 1, kMost))};
 }
 
 const float* floats(const SharedBytes& data) {
@@ -234,19 +221,15 @@ void NeighbourProtocol::tag_edge(Member to, MixMessage& message) const {
   message.next_era = theirs == incarnations_.end() ? 0 : theirs->second;
 }
 
-// Questions and answers in the words of an all-reduce. `attempt`: of an answer, the exchange that
-// was asked for; `held`: the support, see note_of().
 void NeighbourProtocol::perform(exchange::Ask& ask) {
-  host_.send(
-      ask.to,
-      {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange, .held = note_of(support())});
+  host_.send(ask.to, protocol::MixAsk{.exchange = ask.exchange, .support = support()});
 }
 
 void NeighbourProtocol::perform(exchange::Answer& answer) {
-  host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
-                         .exchange = answer.exchange,
-                         .attempt = static_cast<std::uint32_t>(answer.asked),
-                         .held = note_of(support())});
+  host_.send(answer.to, protocol::MixAnswer{.exchange = answer.exchange,
+                                            .asked = answer.asked,
+                                            .sent = answer.sent,
+                                            .support = support()});
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
@@ -464,14 +447,14 @@ void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
   on(exchange::MessageReceived{{from, message, whole.transfer.support, std::move(whole.data)}});
 }
 
-void NeighbourProtocol::take(Member from, const ReduceNote& note) {
-  if (!is_possible(from, note.exchange)) return;
-  if (note.kind == ReduceNote::Kind::kAsk) {
-    on(exchange::Asked{from, note.exchange, support_of(note)});
-  } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
-    on(exchange::Answered{from, note.attempt, note.exchange, note.kind == ReduceNote::Kind::kDone,
-                          support_of(note)});
-  }
+void NeighbourProtocol::take_ask(Member from, const protocol::MixAsk& ask) {
+  if (!is_possible(from, ask.exchange)) return;
+  on(exchange::Asked{from, ask.exchange, ask.support});
+}
+
+void NeighbourProtocol::take_answer(Member from, const protocol::MixAnswer& answer) {
+  if (!is_possible(from, answer.exchange)) return;
+  on(exchange::Answered{from, answer.asked, answer.exchange, answer.sent, answer.support});
 }
 
 void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello) {

@@ -32,7 +32,8 @@ class NeighbourProtocol final : public ProtocolBase {
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
   void take_unused(Member from, const protocol::VectorTransfer& transfer) override;
   void take(Member from, TransferFlow::Whole whole) override;
-  void take(Member from, const protocol::ReduceNote& note) override;
+  void take_ask(Member from, const protocol::MixAsk& ask) override;
+  void take_answer(Member from, const protocol::MixAnswer& answer) override;
   void take_hello(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -38,7 +39,8 @@ class ProtocolHost {
   virtual TimePoint now() const = 0;
   // Epoch and transfer id are filled in. Lost where there is no link.
   virtual void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) = 0;
-  virtual void send(Member to, protocol::ReduceNote note) = 0;
+  using Note = std::variant<protocol::ReduceNote, protocol::MixAsk, protocol::MixAnswer>;
+  virtual void send(Member to, Note note) = 0;
   // `work` on another thread, then `done` in a later turn; one at a time. Both are dropped when the
   // training ends in between.
   virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
@@ -118,7 +120,10 @@ class TrainingProtocol {
   // One that was not: it says where its sender is all the same.
   virtual void take_unused(Member, const protocol::VectorTransfer&) {}
   virtual void take(Member from, TransferFlow::Whole whole) = 0;
-  virtual void take(Member from, const protocol::ReduceNote& note) = 0;
+  // What protocols of other kinds say to each other comes to nothing.
+  virtual void take_note(Member, const protocol::ReduceNote&) {}
+  virtual void take_ask(Member, const protocol::MixAsk&) {}
+  virtual void take_answer(Member, const protocol::MixAnswer&) {}
   virtual void take_hello(Member from,
                           const protocol::PeerHello& hello) = 0;  // also when a link is up
   // The link broke, or there was none and it cannot be made.

@@ -12,8 +12,9 @@
 namespace starling::collective {
 namespace {
 
-using Kind = protocol::ReduceNote::Kind;
 using testing::member_names;
+using testing::note;
+using testing::told;
 
 constexpr std::uint32_t kNetworkMembers = 12;
 constexpr GroupDraw kDraw{.seed = 1, .members = kNetworkMembers, .size = 4};
@@ -26,17 +27,9 @@ class OneOfAGroup : public ::testing::Test {
     for (Member member = 1; member < kNetworkMembers; ++member) give(LinkUp{member, std::nullopt});
   }
   static Progress at(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
-  static protocol::ReduceNote note(Kind kind, Exchange exchange, std::uint32_t attempt = 1) {
-    return {.kind = kind,
-            .epoch = 1,
-            .exchange = exchange,
-            .attempt = attempt,
-            .members = {0, 1},
-            .backed = exchange};
-  }
   std::vector<Action> give(Event event) { return machine_.on(std::move(event), now_); }
-  std::vector<Action> tell(Member from, protocol::ReduceNote note) {
-    return give(NoteReceived{from, std::move(note)});
+  std::vector<Action> tell(Member from, reduce::What what, Exchange exchange) {
+    return give(note(from, std::move(what), exchange, 1));
   }
   void begin() { give(Begin{at(10), share({1, 2, 3})}); }
   std::vector<Member> mates(Exchange exchange = 10) const {
@@ -82,7 +75,7 @@ TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
     (void)minority.on(LinkUp{member, std::nullopt}, now_);
   }
   (void)minority.on(Begin{{.backed = 3, .exchange = 10}, share({1, 2, 3})}, now_);
-  const auto actions = minority.on(NoteReceived{5, note(Kind::kRegister, 6)}, now_);
+  const auto actions = minority.on(note(5, reduce::Register{}, 6, 1), now_);
   ASSERT_EQ(count<CatchUp>(actions), 1U);
   EXPECT_THAT(std::get<CatchUp>(actions.back()).donors, ::testing::ElementsAre(5U));
   EXPECT_EQ(std::get<CatchUp>(actions.back()).next, at(6));
@@ -92,17 +85,10 @@ TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
 TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
   const auto lists = [](const std::vector<Action>& actions) {
     std::vector<std::size_t> sizes;
-    for (const Action& action : actions) {
-      const auto* send = std::get_if<SendNote>(&action);
-      if (send && send->note.kind == Kind::kList) sizes.push_back(send->note.members.size());
-    }
+    for (const auto& list : told<reduce::List>(actions)) sizes.push_back(list.members.size());
     return sizes;
   };
-  const auto enrol = [&](Member from) {
-    protocol::ReduceNote registration = note(Kind::kRegister, 10);
-    registration.members.clear();
-    return lists(tell(from, std::move(registration)));
-  };
+  const auto enrol = [&](Member from) { return lists(tell(from, reduce::Register{}, 10)); };
   const std::vector<Member> others = mates();
   give(LinkDown{others[0]});
   begin();
@@ -126,31 +112,38 @@ TEST_F(OneOfAGroup, OneMembersWordDoesNotEndTheWaitForTheStart) {
     }
     (void)starting.on(Begin{at(0), share({1, 2, 3})}, now_);
     const auto begins = [&](const Event& event) {
-      const auto actions = starting.on(event, now_);
-      return std::ranges::any_of(actions, [](const Action& action) {
-        const auto* const sent = std::get_if<SendNote>(&action);
-        return sent != nullptr && sent->note.kind == Kind::kRegister;
-      });
+      return !told<reduce::Register>(starting.on(event, now_)).empty();
     };
+    const reduce::Ahead ahead{{0, 1}};
     const bool leaves_most_behind = 2 * met < kNetworkMembers;
-    EXPECT_NE(begins(NoteReceived{1, note(Kind::kAhead, 1)}), leaves_most_behind);
+    EXPECT_NE(begins(note(1, ahead, 1, 0)), leaves_most_behind);
     if (!leaves_most_behind) continue;
-    EXPECT_FALSE(begins(NoteReceived{1, note(Kind::kAhead, 2)}));
+    EXPECT_FALSE(begins(note(1, ahead, 2, 0)));
     EXPECT_FALSE(begins(LinkUp{1, at(2)}));
-    EXPECT_TRUE(begins(NoteReceived{2, note(Kind::kAhead, 1)}));
+    EXPECT_TRUE(begins(note(2, ahead, 1, 0)));
   }
 }
 
 TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
   begin();
   const std::size_t machines = machine_.machines();
-  for (const Kind kind : {Kind::kRegister, Kind::kList, Kind::kDone, Kind::kCommit, Kind::kWant,
-                          Kind::kAsk, Kind::kNotYet, Kind::kWait, Kind::kAhead}) {
+  const Members both = {0, 1};
+  const std::vector<reduce::What> all = {reduce::Register{.lost = both},
+                                         reduce::List{both},
+                                         reduce::Standing{{1, both}},
+                                         reduce::Done{},
+                                         reduce::Commit{both},
+                                         reduce::Want{},
+                                         reduce::Ask{},
+                                         reduce::NotYet{},
+                                         reduce::Wait{},
+                                         reduce::Ahead{both}};
+  for (const reduce::What& what : all) {
     for (Member from = 1; from < kNetworkMembers; ++from) {
       for (const Exchange far : {Exchange{15}, Exchange{1} << 40, ~Exchange{0}}) {
         // One of a group of four alone is not believed before the pace is known.
         if (from != mates()[0] && from != stranger()) continue;
-        EXPECT_EQ(count<CatchUp>(tell(from, note(kind, far))), 0U);
+        EXPECT_EQ(count<CatchUp>(tell(from, what, far)), 0U);
         EXPECT_EQ(machine_.machines(), machines);
       }
     }
@@ -160,8 +153,7 @@ TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
 TEST_F(OneOfAGroup, WhateverIsSentThereAreAFewMachinesOnly) {
   begin();
   for (Exchange exchange = 0; exchange < 200; ++exchange) {
-    for (Member from = 1; from < kNetworkMembers; ++from)
-      tell(from, note(Kind::kRegister, exchange));
+    for (Member from = 1; from < kNetworkMembers; ++from) tell(from, reduce::Register{}, exchange);
   }
   EXPECT_LE(machine_.machines(), 1 + GroupReduceMachine::kKept + GroupReduceMachine::kAhead);
 }
@@ -185,7 +177,7 @@ TEST_F(OneOfAGroup, PiecesOfOthersThanTheGroupAreRefused) {
 // Three in four register, then the group ends without the one that only strangers spoke for.
 TEST_F(OneOfAGroup, AStrangersNotesDoNotCountAsTheGroups) {
   begin();
-  const auto answer = tell(stranger(), note(Kind::kRegister, 10));
+  const auto answer = tell(stranger(), reduce::Register{}, 10);
   EXPECT_EQ(count<SendNote>(answer), 0U);
   EXPECT_EQ(count<SendPiece>(answer), 0U);
   EXPECT_EQ(count<Finished>(answer), 0U);
@@ -196,10 +188,10 @@ TEST_F(OneOfAGroup, OnlyItsGroupDrawsAMemberAlong) {
   begin();
   for (Member from = 1; from < kNetworkMembers; ++from) {
     if (std::ranges::count(mates(), from) == 1) continue;
-    EXPECT_EQ(count<CatchUp>(tell(from, note(Kind::kAhead, 30))), 0U);
+    EXPECT_EQ(count<CatchUp>(tell(from, reduce::Ahead{{0, 1}}, 30)), 0U);
   }
-  EXPECT_EQ(count<CatchUp>(tell(mates()[0], note(Kind::kAhead, 30))), 0U);
-  const auto moved = tell(mates()[1], note(Kind::kAhead, 30));
+  EXPECT_EQ(count<CatchUp>(tell(mates()[0], reduce::Ahead{{0, 1}}, 30)), 0U);
+  const auto moved = tell(mates()[1], reduce::Ahead{{0, 1}}, 30);
   ASSERT_EQ(count<CatchUp>(moved), 1U);
   const auto& catch_up = std::get<CatchUp>(*std::ranges::find_if(
       moved, [](const Action& action) { return std::holds_alternative<CatchUp>(action); }));
@@ -210,13 +202,12 @@ TEST_F(OneOfAGroup, OnlyItsGroupDrawsAMemberAlong) {
 // Who asks for a mean that is gone is told where this member is.
 TEST_F(OneOfAGroup, WhoIsFarBehindIsToldSo) {
   begin();
-  const auto answer = tell(stranger(), note(Kind::kRegister, 3));
+  const auto answer = tell(stranger(), reduce::Register{}, 3);
   ASSERT_EQ(answer.size(), 1U);
-  const auto& sent = std::get<SendNote>(answer[0]);
-  EXPECT_EQ(sent.to, stranger());
-  EXPECT_EQ(sent.note.kind, Kind::kAhead);
-  EXPECT_EQ(sent.note.exchange, 10U);
-  EXPECT_TRUE(tell(stranger(), note(Kind::kAhead, 3)).empty()) << "no answer to an answer";
+  const auto sent = told<reduce::Ahead>(answer, stranger());
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].at, at(10));
+  EXPECT_TRUE(tell(stranger(), reduce::Ahead{{0, 1}}, 3).empty()) << "no answer to an answer";
 }
 
 }  // namespace

@@ -276,46 +276,30 @@ TEST(AllReduceFaults, WhatIsSlowEnds) {
   }
 }
 
-using Kind = protocol::ReduceNote::Kind;
-
-NoteReceived note(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
-                  std::vector<Member> members) {
-  return {from, {kind, 1, exchange, attempt, 0, std::move(members), exchange}};
-}
-
-std::vector<protocol::ReduceNote> notes_to(Member to, const std::vector<Action>& actions) {
-  std::vector<protocol::ReduceNote> notes;
-  for (const Action& action : actions) {
-    const auto* sent = std::get_if<SendNote>(&action);
-    if (sent != nullptr && sent->to == to) notes.push_back(sent->note);
-  }
-  return notes;
-}
+using testing::note;
+using testing::told;
 
 // It may never come to where it was told that others are, and leads nobody there.
 TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
   AllReduceMachine machine({}, 1, 1, testing::member_names(3));
   (void)machine.on(Begin{testing::at(3), share({1, 2})}, TimePoint{});
-  (void)machine.on(note(0, Kind::kAhead, 5, 0, {0, 2}), TimePoint{});
-  const auto further = machine.on(note(2, Kind::kAhead, 5, 0, {0, 2}), TimePoint{});
+  (void)machine.on(note(0, reduce::Ahead{{0, 2}}, 5, 0), TimePoint{});
+  const auto further = machine.on(note(2, reduce::Ahead{{0, 2}}, 5, 0), TimePoint{});
   ASSERT_TRUE(std::holds_alternative<CatchUp>(further.back()));
-  const auto answer = [&](Kind kind, Exchange exchange, std::uint32_t held = 0) {
-    NoteReceived asked = note(2, kind, exchange, 1, {});
-    asked.note.held = held;
-    const auto answers = notes_to(2, machine.on(asked, TimePoint{}));
-    EXPECT_EQ(answers.size(), 1U);
-    return answers.empty() ? protocol::ReduceNote{} : answers[0];
+  const auto answer = [&](reduce::What what, Exchange exchange) {
+    const auto actions = machine.on(note(2, std::move(what), exchange, 1), TimePoint{});
+    EXPECT_EQ(actions.size(), 1U);
+    const auto* const sent = actions.empty() ? nullptr : std::get_if<SendNote>(&actions[0]);
+    return sent != nullptr && sent->to == 2 ? sent->note : Note{};
   };
-  EXPECT_EQ(answer(Kind::kWant, 4, 1).kind, Kind::kNotYet);
-  EXPECT_EQ(answer(Kind::kRegister, 3).kind, Kind::kWait);
-  EXPECT_EQ(answer(Kind::kAsk, 3).kind, Kind::kWait);
-  EXPECT_EQ(answer(Kind::kAsk, 2).kind, Kind::kAhead);
-  EXPECT_EQ(answer(Kind::kAsk, 2).exchange, 3U);
-  EXPECT_EQ(answer(Kind::kAsk, 2).members, (std::vector<Member>{1}));
+  EXPECT_EQ(answer(reduce::Want{}, 4).what, reduce::What(reduce::NotYet{}));
+  EXPECT_EQ(answer(reduce::Register{}, 3).what, reduce::What(reduce::Wait{}));
+  EXPECT_EQ(answer(reduce::Ask{}, 3).what, reduce::What(reduce::Wait{}));
+  EXPECT_EQ(answer(reduce::Ask{}, 2).what, reduce::What(reduce::Ahead{{1}}));
+  EXPECT_EQ(answer(reduce::Ask{}, 2).at, testing::at(3));
   (void)machine.on(Copied{}, TimePoint{});
-  EXPECT_EQ(answer(Kind::kWant, 4, 1).kind, Kind::kAhead);
-  EXPECT_EQ(answer(Kind::kWant, 4, 1).exchange, 5U);
-  EXPECT_EQ(answer(Kind::kWant, 4, 1).members, (std::vector<Member>{0, 2}));
+  EXPECT_EQ(answer(reduce::Want{}, 4).what, reduce::What(reduce::Ahead{{0, 2}}));
+  EXPECT_EQ(answer(reduce::Want{}, 4).at, testing::at(5));
 }
 
 // A mean that was missed is asked for of one member after the other.
@@ -323,24 +307,21 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
   AllReduceMachine machine({}, 1, 2, testing::member_names(4));
   TimePoint now{};
   (void)machine.on(Begin{testing::at(4), share({1, 2})}, now);
-  NoteReceived commit = note(1, Kind::kCommit, 4, 1, {0, 1, 3});
-  commit.note.count = 3;
-  commit.note.other = 1;
   const Floats values = share({3, 4});
-  commit.note.sha256 = sha256(as_bytes(values.values));
-  const auto asked = notes_to(1, machine.on(commit, now));
+  const reduce::Commit commit{
+      .members = {0, 1, 3}, .sha256 = sha256(as_bytes(values.values)), .support = 3, .holder = 1};
+  const auto asked = machine.on(note(1, commit, 4, 1), now);
   ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(asked[0].kind, Kind::kWant);
+  EXPECT_EQ(told<reduce::Want>(asked, 1).size(), 1U);
   // Meanwhile it takes part in the exchange, in case that nobody has it.
   for (const Member next : {0U, 3U}) {
-    std::vector<protocol::ReduceNote> again;
+    std::vector<testing::Told<reduce::Want>> again;
     for (int ticks = 0; again.empty() && ticks < 40; ++ticks) {
       for (const Member m : {0U, 1U, 3U}) {  // all are there
-        (void)machine.on(note(m, Kind::kWait, 4, 0, {}), now);
+        (void)machine.on(note(m, reduce::Wait{}, 4, 0), now);
       }
       now = *machine.next_deadline();
-      again = notes_to(next, machine.on(Tick{}, now));
-      std::erase_if(again, [](const auto& sent) { return sent.kind != Kind::kWant; });
+      again = told<reduce::Want>(machine.on(Tick{}, now), next);
     }
     ASSERT_EQ(again.size(), 1U) << next;
   }
@@ -352,10 +333,10 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
 TEST(AllReduceFaults, WhoHearsOfTheNextExchangeAsksForTheMeanOfItsOwn) {
   AllReduceMachine machine({}, 1, 0, testing::member_names(3));
   (void)machine.on(Begin{testing::at(6), share({1, 2})}, TimePoint{});
-  const auto sent = notes_to(2, machine.on(note(2, Kind::kRegister, 7, 2, {}), TimePoint{}));
-  ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(sent[0].kind, Kind::kAsk);
-  EXPECT_EQ(sent[0].exchange, 6U);
+  const auto sent = machine.on(note(2, reduce::Register{}, 7, 2), TimePoint{});
+  const auto asks = told<reduce::Ask>(sent, 2);
+  ASSERT_EQ(asks.size(), 1U);
+  EXPECT_EQ(asks[0].at, testing::at(6));
 }
 
 struct Silence {

@@ -14,23 +14,12 @@
 namespace starling::collective {
 namespace {
 
-using Kind = protocol::ReduceNote::Kind;
+using testing::note;
+using testing::told;
 
 const std::vector<float> kInput = {1, 2, 3, 4, 5, 6, 7, 8};
 
 AllReduceOptions ring() { return {.shape = {.choice = ShapeRule::Choice::kRing}}; }
-
-NoteReceived note(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
-                  std::vector<Member> members = {}, std::uint32_t held = 0) {
-  return {from,
-          {.kind = kind,
-           .epoch = 1,
-           .exchange = exchange,
-           .attempt = attempt,
-           .held = held,
-           .members = std::move(members),
-           .backed = exchange}};
-}
 
 PieceReceived piece(Member from, std::uint32_t attempt, std::uint64_t place, std::size_t floats) {
   return {from, 1, {}, attempt, place, share(std::vector<float>(floats, 1))};
@@ -46,7 +35,7 @@ Sha256Digest digest_of(std::uint64_t value) {
 AllReduceMachine in_attempt() {
   AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
   (void)machine.on(Begin{testing::at(0), share(kInput)}, TimePoint{});
-  const auto actions = machine.on(note(0, Kind::kList, 0, 1, {0, 1, 2, 3}), TimePoint{});
+  const auto actions = machine.on(note(0, reduce::List{{0, 1, 2, 3}}, 0, 1), TimePoint{});
   EXPECT_EQ(actions.size(), 1U);  // its own first segment
   return machine;
 }
@@ -84,26 +73,28 @@ TEST(AllReduceHostile, PiecesThatAreNotTheNextChangeNothing) {
 
 TEST(AllReduceHostile, NotesThatNobodyMaySendChangeNothing) {
   AllReduceMachine machine = in_attempt();
-  NoteReceived other_epoch = note(0, Kind::kAsk, 0, 5);
+  NoteReceived other_epoch = note(0, reduce::Ask{}, 0, 5);
   other_epoch.note.epoch = 2;
   const std::vector<NoteReceived> wrong = {
-      note(0, Kind::kList, 0, 1, {0, 1}),         // joined already
-      note(2, Kind::kList, 0, 3, {1, 2}),         // never promised
-      note(2, Kind::kList, 0, 1, {1, 2}),         // not its own number
-      note(0, Kind::kAsk, 0, 4'000'000'001),      // nobody is so far ahead
-      note(7, Kind::kAsk, 0, 8),                  // no member
-      note(1, Kind::kAsk, 0, 6),                  // ourselves
-      note(0, Kind::kCommit, 0, 1, {1, 0}),       // no list of members
-      note(0, Kind::kCommit, 0, 1, {}),           //
-      note(0, Kind::kCommit, 0, 1, {0, 99}),      //
-      note(0, Kind::kCommit, 0, 0, {0, 1}),       // no number
-      note(3, Kind::kDone, 0, 1),                 // we do not gather
-      note(3, Kind::kAhead, 7, 0, {9}),           // no list of members
-      note(2, Kind::kRegister, 0, 2, {5, 1}, 1),  // no list of members
+      note(0, reduce::List{{0, 1}}, 0, 1),                                // joined already
+      note(2, reduce::List{{1, 2}}, 0, 3),                                // never promised
+      note(2, reduce::List{{1, 2}}, 0, 1),                                // not its own number
+      note(2, reduce::Standing{.mean = {1, {1, 2}}, .holder = 2}, 0, 1),  //
+      note(0, reduce::Ask{}, 0, 4'000'000'001),                           // nobody is so far ahead
+      note(7, reduce::Ask{}, 0, 8),                                       // no member
+      note(1, reduce::Ask{}, 0, 6),                                       // ourselves
+      note(0, reduce::Commit{.members = {1, 0}}, 0, 1),                   // no list of members
+      note(0, reduce::Commit{}, 0, 1),                                    //
+      note(0, reduce::Commit{.members = {0, 99}}, 0, 1),                  //
+      note(0, reduce::Commit{.members = {0, 1}}, 0, 0),                   // no number
+      note(0, reduce::Commit{.members = {0, 1}, .holder = 9}, 0, 1),      // no member
+      note(3, reduce::Done{}, 0, 1),                                      // we do not gather
+      note(3, reduce::Ahead{{9}}, 7, 0),                                  // no list of members
+      note(2, reduce::Register{.held = NamedMean{1, {5, 1}}}, 0, 2),      // no list of members
       other_epoch,
   };
   for (const NoteReceived& bad : wrong) {
-    EXPECT_TRUE(machine.on(bad, TimePoint{}).empty()) << static_cast<int>(bad.note.kind);
+    EXPECT_TRUE(machine.on(bad, TimePoint{}).empty()) << bad.note.what.index();
   }
   EXPECT_EQ(machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{}).size(), 1U);
 }
@@ -118,7 +109,7 @@ TEST(AllReduceHostile, EarlyPiecesAreBounded) {
   }
   EXPECT_LE(machine.early_floats(), 3 * kInput.size());
   // What leaves the attempt behind leaves them too.
-  EXPECT_FALSE(machine.on(note(0, Kind::kAsk, 0, 5), TimePoint{}).empty());
+  EXPECT_FALSE(machine.on(note(0, reduce::Ask{}, 0, 5), TimePoint{}).empty());
   EXPECT_EQ(machine.early_floats(), 0U);
 }
 
@@ -131,56 +122,47 @@ TEST(AllReduceHostile, AResultIsNotSentForEver) {
   std::size_t sent = 0;
   for (int i = 0; i < 1000; ++i) {
     (void)machine.on(LinkUp{1, {}}, TimePoint{});  // a new link is no new exchange
-    NoteReceived want = note(1, Kind::kWant, 0, 1);
-    want.note.sha256 = sha256(as_bytes(std::span(kInput)));
-    sent += machine.on(want, TimePoint{}).size();
+    const reduce::Want want{sha256(as_bytes(std::span(kInput)))};
+    sent += machine.on(note(1, want, 0, 1), TimePoint{}).size();
   }
   EXPECT_GT(sent, 0U);
   EXPECT_LE(sent, 16U);
 }
 
-std::vector<protocol::ReduceNote> notes(Member to, Kind kind, const std::vector<Action>& actions) {
-  std::vector<protocol::ReduceNote> notes;
-  for (const Action& action : actions) {
-    const auto* sent = std::get_if<SendNote>(&action);
-    if (sent != nullptr && sent->to == to && sent->note.kind == kind) notes.push_back(sent->note);
-  }
-  return notes;
-}
-
 // Of attempt 3, of the mean that piece() makes.
 NoteReceived commit(Member from, std::uint32_t attempt, std::vector<Member> members,
                     Member holder) {
-  NoteReceived note_of = note(from, Kind::kCommit, 0, attempt, std::move(members));
-  note_of.note.sha256 = digest_of(attempt == 3 ? 1 : attempt);
-  note_of.note.count = 3;
-  note_of.note.other = holder;
-  return note_of;
+  return note(from,
+              reduce::Commit{.members = std::move(members),
+                             .sha256 = digest_of(attempt == 3 ? 1 : attempt),
+                             .support = 3,
+                             .holder = holder},
+              0, attempt);
 }
 
 TEST(AllReduceHostile, WhoLacksAMeanSaysSo) {
   AllReduceMachine machine = in_attempt();
-  NoteReceived want = note(3, Kind::kWant, 0, 9, {}, 9);
-  const auto answer = notes(3, Kind::kNotYet, machine.on(want, TimePoint{}));
+  const auto answer =
+      told<reduce::NotYet>(machine.on(note(3, reduce::Want{}, 0, 9), TimePoint{}), 3);
   ASSERT_EQ(answer.size(), 1U);
-  EXPECT_EQ(answer[0].held, 9U);
+  EXPECT_EQ(answer[0].attempt, 9U);
 }
 
 // It goes on with what it is at until a mean comes, and asks for one commit of each teller.
 TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
   AllReduceMachine machine = in_attempt();
   const auto not_yet = [&](Member from, std::uint32_t attempt) {
-    return machine.on(note(from, Kind::kNotYet, 0, attempt, {}, attempt), TimePoint{});
+    return machine.on(note(from, reduce::NotYet{}, 0, attempt), TimePoint{});
   };
-  EXPECT_EQ(notes(3, Kind::kWant, machine.on(commit(3, 12, {0, 2, 3}, 3), TimePoint{})).size(), 1U);
+  EXPECT_EQ(told<reduce::Want>(machine.on(commit(3, 12, {0, 2, 3}, 3), TimePoint{}), 3).size(), 1U);
   EXPECT_TRUE(not_yet(0, 12).empty());  // it was not asked
-  EXPECT_EQ(notes(0, Kind::kWant, not_yet(3, 12)).size(), 1U);
-  EXPECT_EQ(notes(2, Kind::kWant, not_yet(0, 12)).size(), 1U);
+  EXPECT_EQ(told<reduce::Want>(not_yet(3, 12), 0).size(), 1U);
+  EXPECT_EQ(told<reduce::Want>(not_yet(0, 12), 2).size(), 1U);
   EXPECT_TRUE(not_yet(2, 12).empty());
   EXPECT_TRUE(machine.on(commit(3, 16, {0, 2, 3}, 0), TimePoint{}).empty());
   EXPECT_EQ(machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{}).size(), 1U);
   // Of another it is believed, and then its mean comes.
-  EXPECT_EQ(notes(2, Kind::kWant, machine.on(commit(2, 3, {0, 2, 3}, 2), TimePoint{})).size(), 1U);
+  EXPECT_EQ(told<reduce::Want>(machine.on(commit(2, 3, {0, 2, 3}, 2), TimePoint{}), 2).size(), 1U);
   PieceReceived mean = piece(2, 3, place_of(Phase::kResult, 0), kInput.size());
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, TimePoint{}).back()));
 }
@@ -189,15 +171,15 @@ TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
 TEST(AllReduceHostile, ACommitOfOneMemberDoesNotTakeThePlaceOfRegistrations) {
   AllReduceMachine machine(ring(), 1, 0, testing::member_names(4));
   const auto tell = [&](const NoteReceived& told) { return machine.on(told, TimePoint{}); };
-  EXPECT_TRUE(notes(1, Kind::kCommit, tell(note(1, Kind::kRegister, 0, 1))).empty());
+  EXPECT_TRUE(told<reduce::Commit>(tell(note(1, reduce::Register{}, 0, 1)), 1).empty());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(notes(1, Kind::kCommit, tell(commit(3, 12, {0, 2, 3}, 3))).empty());
+    EXPECT_TRUE(told<reduce::Commit>(tell(commit(3, 12, {0, 2, 3}, 3)), 1).empty());
   }
-  EXPECT_TRUE(notes(2, Kind::kCommit, tell(note(2, Kind::kRegister, 0, 1))).empty());
-  EXPECT_TRUE(notes(1, Kind::kCommit, tell(commit(2, 3, {1, 2, 3}, 2))).empty());
+  EXPECT_TRUE(told<reduce::Commit>(tell(note(2, reduce::Register{}, 0, 1)), 2).empty());
+  EXPECT_TRUE(told<reduce::Commit>(tell(commit(2, 3, {1, 2, 3}, 2)), 1).empty());
   // Of two it is believed.
-  EXPECT_EQ(notes(2, Kind::kCommit, tell(commit(1, 3, {1, 2, 3}, 2))).size(), 1U);
-  EXPECT_EQ(notes(3, Kind::kCommit, tell(note(3, Kind::kRegister, 0, 1))).size(), 1U);
+  EXPECT_EQ(told<reduce::Commit>(tell(commit(1, 3, {1, 2, 3}, 2)), 2).size(), 1U);
+  EXPECT_EQ(told<reduce::Commit>(tell(note(3, reduce::Register{}, 0, 1)), 3).size(), 1U);
 }
 
 // Member 1 of 4 waits for the list of gatherer 0, which tells it anything but a list.
@@ -206,9 +188,10 @@ TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
     AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
     TimePoint now{};
     (void)machine.on(Begin{testing::at(0), share(kInput)}, now);
-    NoteReceived list = note(0, Kind::kList, 0, 1, {0, 1, 2, 3}, 1);
-    list.note.sha256 = Sha256Digest();
-    list.note.other = fetches ? 2 : std::uint32_t{1} << 31;  // who has it; nobody is that
+    // The holder is a member, or nobody.
+    const reduce::Standing standing{.mean = {1, {0, 1, 2, 3}},
+                                    .holder = fetches ? 2 : Member{1} << 31};
+    const NoteReceived list = note(0, standing, 0, 1);
     (void)machine.on(list, now);
     const TimePoint end = now + std::chrono::minutes(3);
     bool has_left = false;
@@ -228,10 +211,11 @@ TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
 TEST(AllReduceHostile, ANumberFarAheadIsFollowedWhereAMajorityIs) {
   AllReduceMachine machine = in_attempt();
   const std::uint32_t far = 1 + 3 + 100 * 4;  // of member 3
-  EXPECT_TRUE(machine.on(note(3, Kind::kAsk, 0, far), TimePoint{}).empty());
-  EXPECT_TRUE(machine.on(note(0, Kind::kAsk, 0, far), TimePoint{}).empty());
-  EXPECT_EQ(notes(3, Kind::kRegister, machine.on(note(2, Kind::kAsk, 0, far), TimePoint{})).size(),
-            1U);
+  EXPECT_TRUE(machine.on(note(3, reduce::Ask{}, 0, far), TimePoint{}).empty());
+  EXPECT_TRUE(machine.on(note(0, reduce::Ask{}, 0, far), TimePoint{}).empty());
+  EXPECT_EQ(
+      told<reduce::Register>(machine.on(note(2, reduce::Ask{}, 0, far), TimePoint{}), 3).size(),
+      1U);
 }
 
 TEST(AllReduceHostile, EarlyPiecesOfPlacesThatCannotBeEarlyAreNotKept) {
@@ -245,6 +229,44 @@ TEST(AllReduceHostile, EarlyPiecesOfPlacesThatCannotBeEarlyAreNotKept) {
   }
   (void)machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{});
   EXPECT_EQ(machine.early_floats(), 2U);
+}
+
+reduce::What random_note(Rng& rng, Members list, Member other) {
+  const Sha256Digest sha256 = digest_of(rng.below(3));
+  const auto held = static_cast<Attempt>(1 + rng.below(2 * kInput.size()));
+  const auto count = static_cast<std::uint16_t>(rng.below(4));
+  const NamedMean mean{held, list, sha256, rng.below(2) == 0};
+  switch (rng.below(10)) {
+    case 0: {
+      reduce::Register its{.fresh = rng.below(4) == 0};
+      if (held % 2 == 0) {
+        its.held = mean;
+      } else {
+        its.lost = std::move(list);
+      }
+      if (count != 0) its.blame = Blame{other, count};
+      return its;
+    }
+    case 1:
+      return reduce::List{std::move(list), mean.weak,
+                          count == 0 ? std::nullopt : std::optional(other)};
+    case 2:
+      return reduce::Standing{mean, other};
+    case 3:
+      return reduce::Done{sha256};
+    case 4:
+      return reduce::Commit{std::move(list), sha256, count, other};
+    case 5:
+      return reduce::Want{sha256};
+    case 6:
+      return reduce::NotYet{};
+    case 7:
+      return reduce::Ask{};
+    case 8:
+      return reduce::Wait{};
+    default:
+      return reduce::Ahead{std::move(list)};
+  }
 }
 
 // Members that send nonsense with plausible numbers: no crash, bounded answers, bounded memory.
@@ -288,12 +310,9 @@ TEST(AllReduceHostile, RandomEvents) {
           break;
         }
         default: {
-          NoteReceived received = note(from, static_cast<Kind>(rng.below(9)), exchange, attempt,
-                                       list, static_cast<std::uint32_t>(rng.below(2 * members)));
-          received.note.backed = backed;
-          received.note.other = from;
-          received.note.count = static_cast<std::uint16_t>(rng.below(4));
-          if (rng.below(9) != 0) received.note.sha256 = digest_of(rng.below(3));
+          NoteReceived received =
+              note(from, random_note(rng, std::move(list), from), exchange, attempt);
+          received.note.at.backed = backed;
           event = std::move(received);
         }
       }
@@ -328,62 +347,54 @@ struct Liar {
   const char* name;
   Member self;
   bool mute;
-  std::function<protocol::ReduceNote(Member to, Progress at, std::uint32_t lie)> lie;
+  std::function<Note(Member to, Progress at, std::uint32_t lie)> lie;
 };
 
-protocol::ReduceNote about(Kind kind, Progress at, std::uint32_t attempt) {
-  return {.kind = kind, .exchange = at.exchange, .attempt = attempt, .backed = at.backed};
+Note about(Progress at, std::size_t attempt, reduce::What what) {
+  return {.at = at, .attempt = static_cast<Attempt>(attempt), .what = std::move(what)};
+}
+
+reduce::Commit commit_of_all(std::uint32_t lie, Member holder) {
+  return {
+      .members = {0, 1, 2, 3, 4}, .sha256 = digest_of(lie), .support = kOfLiar, .holder = holder};
 }
 
 std::vector<Liar> liars(Member self) {
   return {
       {"commits of means that nobody has", self, false,
        [self](Member, Progress at, std::uint32_t lie) {
-         protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
-         note.members = {0, 1, 2, 3, 4};
-         note.count = kOfLiar;
-         note.sha256 = digest_of(lie);
-         note.other = self;
-         return note;
+         return about(at, 1 + lie % 40, commit_of_all(lie, self));
        }},
       {"the same, and its machine is mute", self, true,
        [self](Member to, Progress at, std::uint32_t lie) {
-         protocol::ReduceNote note = about(Kind::kCommit, at, 1 + lie % 40);
-         note.members = {0, 1, 2, 3, 4};
-         note.count = kOfLiar;
-         note.sha256 = digest_of(lie);
-         note.other = lie % 2 == 0 ? self : (to + 1) % kOfLiar;
-         return note;
+         const Member holder = lie % 2 == 0 ? self : (to + 1) % kOfLiar;
+         return about(at, 1 + lie % 40, commit_of_all(lie, holder));
        }},
       {"asks of the next attempts", self, false,
-       [](Member, Progress at, std::uint32_t lie) { return about(Kind::kAsk, at, 1 + lie); }},
+       [](Member, Progress at, std::uint32_t lie) { return about(at, 1 + lie, reduce::Ask{}); }},
       {"asks of attempts of its own that it does not gather", self, true,
        [self](Member, Progress at, std::uint32_t lie) {
-         return about(Kind::kAsk, at, static_cast<std::uint32_t>(1 + self + lie % 8 * kOfLiar));
+         return about(at, 1 + self + lie % 8 * kOfLiar, reduce::Ask{});
        }},
       {"asks of very high attempts", self, false,
        [](Member, Progress at, std::uint32_t lie) {
-         return about(Kind::kAsk, at, (1U << 30) + lie);
+         return about(at, (1U << 30) + lie, reduce::Ask{});
        }},
       {"registrations of high attempts", self, false,
        [](Member to, Progress at, std::uint32_t lie) {
-         return about(Kind::kRegister, at, static_cast<std::uint32_t>(1 + to + lie % 50 * kOfLiar));
+         return about(at, 1 + to + lie % 50 * kOfLiar, reduce::Register{});
        }},
       {"heartbeats without a list", self, true,
-       [](Member, Progress at, std::uint32_t) { return about(Kind::kWait, at, 0); }},
+       [](Member, Progress at, std::uint32_t) { return about(at, 0, reduce::Wait{}); }},
       {"blame of all others in turn, and no pieces", self, true,
        [](Member to, Progress at, std::uint32_t lie) {
-         protocol::ReduceNote note = about(
-             Kind::kRegister, at, static_cast<std::uint32_t>(1 + to + lie / 50 % 8 * kOfLiar));
-         note.other = lie % kOfLiar;
-         note.count = 1;
-         return note;
+         return about(at, 1 + to + lie / 50 % 8 * kOfLiar,
+                      reduce::Register{.blame = Blame{static_cast<Member>(lie % kOfLiar)}});
        }},
       {"that it is done, again and again", self, true,
        [](Member to, Progress at, std::uint32_t lie) {
-         return lie % 2 == 0 ? about(Kind::kRegister, at, static_cast<std::uint32_t>(1 + to))
-                             : about(Kind::kDone, at,
-                                     static_cast<std::uint32_t>(1 + to + lie / 50 % 8 * kOfLiar));
+         return lie % 2 == 0 ? about(at, 1 + to, reduce::Register{})
+                             : about(at, 1 + to + lie / 50 % 8 * kOfLiar, reduce::Done{});
        }},
   };
 }
@@ -446,27 +457,32 @@ TEST(AllReduceHostile, OneLiarHoldsNobodyUpForLong) {
   }
 }
 
+template <class What>
+bool says(const Note& note) {
+  return std::holds_alternative<What>(note.what);
+}
+
 // What a liar makes of the notes of its own machine; false: it does not send it.
 struct Forger {
   const char* name;
   const char* named_for;
   bool claims;  // in each attempt that it holds a mean of a majority
-  std::function<bool(protocol::ReduceNote&, std::uint32_t lie)> forge;
+  std::function<bool(Note&, std::uint32_t lie)> forge;
 };
 
 std::vector<Forger> forgers() {
   return {
       {"a mean of a majority in each attempt, which it never sends", "gave it to nobody", true,
-       [](protocol::ReduceNote&, std::uint32_t) { return false; }},
+       [](Note&, std::uint32_t) { return false; }},
       {"the same, and it says that it does not have it", "gave it to nobody", true,
-       [](protocol::ReduceNote& note, std::uint32_t) { return note.kind == Kind::kNotYet; }},
+       [](Note& note, std::uint32_t) { return says<reduce::NotYet>(note); }},
       {"that it is done with a mean that nobody holds", "another mean", false,
-       [](protocol::ReduceNote& note, std::uint32_t lie) {
-         if (note.kind == Kind::kDone) note.sha256 = digest_of(lie);
+       [](Note& note, std::uint32_t lie) {
+         if (says<reduce::Done>(note)) note.what = reduce::Done{digest_of(lie)};
          return true;
        }},
       {"never that it is done", "", false,
-       [](protocol::ReduceNote& note, std::uint32_t) { return note.kind != Kind::kDone; }},
+       [](Note& note, std::uint32_t) { return !says<reduce::Done>(note); }},
   };
 }
 
@@ -482,17 +498,15 @@ TEST(AllReduceHostile, WhoClaimsMeansHoldsNobodyUpForLong) {
           if (are_few) world.exchanges = 12;
           ReduceNetwork network(world);
           std::uint32_t lie = 0;
-          std::map<Member, protocol::ReduceNote> registered;  // with whom, last
-          network.forge = [&](Member from, Member to, protocol::ReduceNote& note) {
-            if (from != self && note.kind == Kind::kRegister) registered[to] = note;
+          std::map<Member, Note> registered;  // with whom, last
+          network.forge = [&](Member from, Member to, Note& note) {
+            if (from != self && says<reduce::Register>(note)) registered[to] = note;
             return from != self || forger.forge(note, ++lie);
           };
           std::function<void()> claim = [&] {
             for (auto& [to, note] : registered) {
-              note.held = note.attempt;
-              note.members = {0, 1, 2, 3, 4};
-              note.sha256 = digest_of(++lie);
-              note.count = 0;
+              note.what = reduce::Register{
+                  .held = NamedMean{note.attempt, {0, 1, 2, 3, 4}, digest_of(++lie)}};
               if (to != self) network.tell(self, to, note);
             }
             network.after(0.02, claim);
@@ -535,10 +549,8 @@ TEST(AllReduceHostile, WhoLeadsOthersAwayIsBelievedLessAndLess) {
         std::function<void()> go_on = [&] {
           for (Member m = 0; m < kOfLiar; ++m) {
             const Progress at = network.place(m);
-            protocol::ReduceNote note =
-                about(Kind::kAhead, {at.exchange + further, at.exchange + further}, 0);
-            note.members = {self};
-            if (m != self) network.tell(self, m, std::move(note));
+            const Progress claimed = testing::at(at.exchange + further);
+            if (m != self) network.tell(self, m, about(claimed, 0, reduce::Ahead{{self}}));
           }
           network.after(0.02, go_on);
         };
@@ -557,27 +569,26 @@ struct Withholder {
   const char* name;
   bool pieces;
   bool is_named;  // where it does not gather
-  std::function<bool(protocol::ReduceNote&)> sends;
+  std::function<bool(Note&)> sends;
   double late = 0;  // seconds: what is not sent comes then
 };
 
 std::vector<Withholder> withholders() {
-  const auto all = [](protocol::ReduceNote&) { return true; };
+  const auto all = [](Note&) { return true; };
   return {
       {"nothing", false, false, all},
       {"pieces", true, true, all},
-      {"that it is done", false, true,
-       [](protocol::ReduceNote& note) { return note.kind != Kind::kDone; }},
+      {"that it is done", false, true, [](Note& note) { return !says<reduce::Done>(note); }},
       {"registrations, and is there all the same", false, true,
-       [](protocol::ReduceNote& note) {
-         if (note.kind == Kind::kRegister) note = about(Kind::kWait, progress_of(note), 0);
+       [](Note& note) {
+         if (says<reduce::Register>(note)) note = about(note.at, 0, reduce::Wait{});
          return true;
        }},
-      {"lists", false, false, [](protocol::ReduceNote& note) { return note.kind != Kind::kList; }},
+      {"lists", false, false,
+       [](Note& note) { return !says<reduce::List>(note) && !says<reduce::Standing>(note); }},
       {"that it is done, for 2 s", false, true,
-       [](protocol::ReduceNote& note) { return note.kind != Kind::kDone; }, 2},
-      {"commits", false, false,
-       [](protocol::ReduceNote& note) { return note.kind != Kind::kCommit; }},
+       [](Note& note) { return !says<reduce::Done>(note); }, 2},
+      {"commits", false, false, [](Note& note) { return !says<reduce::Commit>(note); }},
   };
 }
 
@@ -593,7 +604,7 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
         world.exchanges = 600;
         world.seconds_max = 3000;
         ReduceNetwork network(world);
-        network.forge = [&](Member from, Member to, protocol::ReduceNote& note) {
+        network.forge = [&](Member from, Member to, Note& note) {
           if (from != self || of.sends(note)) return true;
           if (of.late > 0) network.after(of.late, [&, to, note] { network.tell(self, to, note); });
           return false;
@@ -658,13 +669,11 @@ TEST(AllReduceHostile, WhoSaysThatOthersSendWrongNumbersHarmsNobody) {
       ReduceNetwork network(world);
       std::uint32_t lie = 0;
       network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
-        if (from != self || note.kind != Kind::kRegister) return true;
-        note.members.clear();
-        note.held = 0;
-        note.sha256.reset();
-        note.other = of_one ? 3 : ++lie % kOfLiar;
-        note.count = 1;
-        note.wrong = true;
+        auto* const its = std::get_if<reduce::Register>(&note.what);
+        if (from == self && its != nullptr) {
+          its->held.reset();
+          its->blame = protocol::Blame{of_one ? 3 : ++lie % kOfLiar, 1, true};
+        }
         return true;
       };
       network.do_not_await(self);
@@ -724,7 +733,7 @@ TEST(AllReduceHostile, WhoOnlyTalksDoesNotHoldAMinorityUp) {
     std::function<void()> talk = [&] {
       network.mute(2);
       for (const Member m : {0U, 1U}) {
-        network.tell(2, m, about(Kind::kNotYet, network.place(m), 1));
+        network.tell(2, m, about(network.place(m), 1, reduce::NotYet{}));
       }
       network.after(0.02, talk);
     };

@@ -11,27 +11,14 @@
 namespace starling::collective {
 namespace {
 
+using testing::note;
 using testing::ReduceNetwork;
+using testing::told;
 using testing::World;
-using Kind = protocol::ReduceNote::Kind;
 
 std::uint64_t memory_seeds() {
   const char* const said = std::getenv("STARLING_SEEDS");
   return said == nullptr ? 600 : std::strtoull(said, nullptr, 10);
-}
-
-NoteReceived received(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
-                      std::vector<Member> members) {
-  return {from, {kind, 1, exchange, attempt, 0, std::move(members), exchange}};
-}
-
-std::vector<protocol::ReduceNote> notes_of(Kind kind, const std::vector<Action>& actions) {
-  std::vector<protocol::ReduceNote> notes;
-  for (const Action& action : actions) {
-    const auto* sent = std::get_if<SendNote>(&action);
-    if (sent != nullptr && sent->note.kind == kind) notes.push_back(sent->note);
-  }
-  return notes;
 }
 
 // Member 1 of 3 holds a mean with member 0, has missed its commit, and was told that the others are
@@ -41,19 +28,20 @@ TEST(AllReduceMemory, WhoGivesUpACopyHoldsTheMeanThatItHeld) {
                            testing::member_names(3));
   TimePoint now{};
   (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
-  (void)machine.on(received(0, Kind::kList, 0, 1, {0, 1}), now);
+  (void)machine.on(note(0, reduce::List{{0, 1}}, 0, 1), now);
   const PieceReceived mean{0, 1, testing::at(0), 1, place_of(Phase::kDown, 0), share({3, 4})};
-  ASSERT_EQ(notes_of(Kind::kDone, machine.on(mean, now)).size(), 1U);
+  ASSERT_EQ(told<reduce::Done>(machine.on(mean, now)).size(), 1U);
   now += std::chrono::seconds(1);
-  (void)machine.on(received(0, Kind::kAhead, 5, 0, {0, 2}), now);
-  const auto further = machine.on(received(2, Kind::kAhead, 5, 0, {0, 2}), now);
+  (void)machine.on(note(0, reduce::Ahead{{0, 2}}, 5, 0), now);
+  const auto further = machine.on(note(2, reduce::Ahead{{0, 2}}, 5, 0), now);
   ASSERT_TRUE(std::holds_alternative<CatchUp>(further.back()));
   const auto again = machine.on(Begin{testing::at(0), share({1, 2})}, now);
-  const auto registrations = notes_of(Kind::kRegister, again);
+  const auto registrations = told<reduce::Register>(again);
   ASSERT_EQ(registrations.size(), 1U);
   EXPECT_GT(registrations[0].attempt, 1U);
-  EXPECT_EQ(registrations[0].held, 1U);
-  EXPECT_EQ(registrations[0].members, (std::vector<Member>{0, 1}));
+  ASSERT_TRUE(registrations[0].held);
+  EXPECT_EQ(registrations[0].held->attempt, 1U);
+  EXPECT_EQ(registrations[0].held->members, (Members{0, 1}));
 }
 
 // Member 0 of two was started again, and nobody else is there.
@@ -79,15 +67,14 @@ TEST(AllReduceMemory, AListWithAMemberThatForgotItIsGivenUp) {
   AllReduceMachine machine({}, 1, 0, testing::member_names(3));
   const TimePoint now{};
   (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
-  (void)machine.on(received(1, Kind::kRegister, 0, 1, {}), now);
-  const auto listed = machine.on(received(2, Kind::kRegister, 0, 1, {}), now);
-  ASSERT_EQ(notes_of(Kind::kList, listed).size(), 2U);
-  NoteReceived again = received(1, Kind::kRegister, 0, 1, {});
-  EXPECT_EQ(notes_of(Kind::kList, machine.on(again, now)).size(), 1U) << "its list was lost";
-  again.note.fresh = true;
-  const auto asked = machine.on(again, now);
-  EXPECT_TRUE(notes_of(Kind::kList, asked).empty());
-  const auto asks = notes_of(Kind::kAsk, asked);
+  (void)machine.on(note(1, reduce::Register{}, 0, 1), now);
+  const auto listed = machine.on(note(2, reduce::Register{}, 0, 1), now);
+  ASSERT_EQ(told<reduce::List>(listed).size(), 2U);
+  const auto again = machine.on(note(1, reduce::Register{}, 0, 1), now);
+  EXPECT_EQ(told<reduce::List>(again).size(), 1U) << "its list was lost";
+  const auto asked = machine.on(note(1, reduce::Register{.fresh = true}, 0, 1), now);
+  EXPECT_TRUE(told<reduce::List>(asked).empty());
+  const auto asks = told<reduce::Ask>(asked);
   ASSERT_FALSE(asks.empty());
   EXPECT_GT(asks[0].attempt, 1U);
 }

@@ -128,15 +128,8 @@ TEST(AllReduceMinority, WhoIsLeftOfAMajorityGoesOn) {
   }
 }
 
-using Kind = protocol::ReduceNote::Kind;
-
 NoteReceived over(Member from, Progress next, std::vector<Member> by) {
-  return {from,
-          {.kind = Kind::kAhead,
-           .epoch = 1,
-           .exchange = next.exchange,
-           .members = std::move(by),
-           .backed = next.backed}};
+  return {from, {.epoch = 1, .at = next, .what = reduce::Ahead{std::move(by)}}};
 }
 
 bool catches_up(const std::vector<Action>& actions) {
@@ -177,14 +170,13 @@ class OneMember {
 
   // `gatherer` has ended the exchange at hand with all others, in its first attempt.
   void end_by(Member gatherer, Progress at) {
-    NoteReceived commit = over(gatherer, at, others_);
-    commit.note.kind = Kind::kCommit;
-    commit.note.attempt = gatherer + 1;
-    commit.note.count = static_cast<std::uint16_t>(others_.size());
-    commit.note.other = gatherer;
     const Floats mean = share({2});
-    commit.note.sha256 = sha256(as_bytes(mean.values));
-    (void)on(commit);
+    const reduce::Commit commit{.members = others_,
+                                .sha256 = sha256(as_bytes(mean.values)),
+                                .support = static_cast<std::uint16_t>(others_.size()),
+                                .holder = gatherer};
+    (void)on(
+        NoteReceived{gatherer, {.epoch = 1, .at = at, .attempt = gatherer + 1, .what = commit}});
     const auto ended =
         on(PieceReceived{gatherer, 1, at, gatherer + 1, place_of(Phase::kResult, 0), mean});
     ASSERT_FALSE(ended.empty());

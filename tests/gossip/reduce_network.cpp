@@ -22,6 +22,40 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
+std::string describe(const reduce::Register& its) {
+  return fmt::format(
+      "registers{}{}{}, lacks [{}]",
+      its.held ? fmt::format(", holds a{}{}", its.held->attempt, its.held->weak ? " weak" : "")
+               : "",
+      its.blame ? fmt::format(", blames {} after {}", its.blame->member, its.blame->pieces) : "",
+      its.fresh ? ", fresh" : "", fmt::join(its.lost, ","));
+}
+
+std::string describe(const reduce::List& its) {
+  return fmt::format("list [{}]{}{}", fmt::join(its.members, ","), its.weak ? " weak" : "",
+                     its.apart ? fmt::format(" apart from {}", *its.apart) : "");
+}
+
+std::string describe(const reduce::Standing& its) {
+  return fmt::format("standing a{} [{}]{} of {}", its.mean.attempt,
+                     fmt::join(its.mean.members, ","), its.mean.weak ? " weak" : "", its.holder);
+}
+
+std::string describe(const reduce::Commit& its) {
+  return fmt::format("commit [{}] held by {}, {} has it", fmt::join(its.members, ","), its.support,
+                     its.holder);
+}
+
+std::string describe(const reduce::Ahead& its) {
+  return fmt::format("ahead [{}]", fmt::join(its.donors, ","));
+}
+
+std::string describe(const reduce::Done&) { return "done"; }
+std::string describe(const reduce::Want&) { return "want"; }
+std::string describe(const reduce::NotYet&) { return "not yet"; }
+std::string describe(const reduce::Ask&) { return "ask"; }
+std::string describe(const reduce::Wait&) { return "wait"; }
+
 }  // namespace
 
 std::vector<std::string> member_names(std::size_t members) {
@@ -154,7 +188,7 @@ void ReduceNetwork::inform(Member member, Member about, bool reachable) {
   });
 }
 
-void ReduceNetwork::tell(Member from, Member to, protocol::ReduceNote note) {
+void ReduceNetwork::tell(Member from, Member to, Note note) {
   note.epoch = nodes_[from].epoch;
   transmit(from, to, [this, to, event = NoteReceived{from, std::move(note)}] { feed(to, event); });
 }
@@ -238,12 +272,11 @@ void ReduceNetwork::perform(Member self, const Say& said) {
 }
 
 void ReduceNetwork::perform(Member self, SendNote& message) {
-  protocol::ReduceNote& note = message.note;
+  Note& note = message.note;
   if (nodes_[self].mute || (forge && !forge(self, message.to, note))) return;
-  trace_ += fmt::format("{:.3f} {}>{} k{} e{}/{} a{} h{} o{} c{}{}{} [{}]\n", elapsed(), self,
-                        message.to, static_cast<int>(note.kind), note.exchange, note.backed,
-                        note.attempt, note.held, note.other, note.count, note.fresh ? " fresh" : "",
-                        note.weak ? " weak" : "", fmt::join(note.members, ","));
+  const std::string what = std::visit([](const auto& its) { return describe(its); }, note.what);
+  trace_ += fmt::format("{:.3f} {}>{} e{}/{} a{} {}\n", elapsed(), self, message.to,
+                        note.at.exchange, note.at.backed, note.attempt, what);
   transmit(self, message.to,
            [this, to = message.to, event = NoteReceived{self, note}] { feed(to, event); });
 }

@@ -24,6 +24,31 @@ std::vector<std::string> member_names(std::size_t members);
 // Of an exchange whose inputs all rest on a mean of a majority, as in a run without faults.
 inline Progress at(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
 
+// About an exchange that rests on means of majorities.
+inline NoteReceived note(Member from, reduce::What what, Exchange exchange, Attempt attempt) {
+  return {from, {.epoch = 1, .at = at(exchange), .attempt = attempt, .what = std::move(what)}};
+}
+
+// What a member is told, and about which attempt.
+template <class What>
+struct Told : What {
+  Member to = 0;
+  Progress at;
+  Attempt attempt = 0;
+};
+template <class What>
+std::vector<Told<What>> told(const std::vector<Action>& actions,
+                             std::optional<Member> to = std::nullopt) {
+  std::vector<Told<What>> all;
+  for (const Action& action : actions) {
+    const auto* const sent = std::get_if<SendNote>(&action);
+    if (sent == nullptr || sent->to != to.value_or(sent->to)) continue;
+    const auto* const what = std::get_if<What>(&sent->note.what);
+    if (what != nullptr) all.push_back({*what, sent->to, sent->note.at, sent->note.attempt});
+  }
+  return all;
+}
+
 struct World {
   std::uint64_t seed = 1;
   std::size_t members = 4;
@@ -55,10 +80,10 @@ class ReduceNetwork final
   // Both say hello once more over their link, if it is whole.
   void greet(Member a, Member b);
   // What a liar says beside its machine, which may be mute.
-  void tell(Member from, Member to, protocol::ReduceNote note);
+  void tell(Member from, Member to, Note note);
   void mute(Member member) { nodes_[member].mute = true; }
   // Sees each note that a machine sends, may change it, and says whether it is sent.
-  std::function<bool(Member from, Member to, protocol::ReduceNote&)> forge;
+  std::function<bool(Member from, Member to, Note&)> forge;
   // Whether it ends its exchanges does not count.
   void do_not_await(Member member) { nodes_[member].awaited = false; }
   // Others get no model of it.

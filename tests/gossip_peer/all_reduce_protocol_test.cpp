@@ -171,11 +171,8 @@ class FurtherByWord : public ::testing::Test {
   }
   void claim(Progress next) {
     for (const Member liar : {0U, 1U}) {
-      const protocol::ReduceNote note{.kind = protocol::ReduceNote::Kind::kAhead,
-                                      .epoch = 1,
-                                      .exchange = next.exchange,
-                                      .members = {liar},
-                                      .backed = next.backed};
+      const protocol::ReduceNote note{
+          .epoch = 1, .at = next, .what = protocol::reduce::Ahead{{liar}}};
       world.peers[liar]->shell().transport().send(2, note);
     }
   }

@@ -21,6 +21,7 @@ namespace {
 using protocol::Exchange;
 using protocol::PeerHello;
 using protocol::ReduceNote;
+namespace reduce = protocol::reduce;
 using protocol::VectorTransfer;
 using starling::testing::PeerWorld;
 using namespace std::chrono_literals;
@@ -143,17 +144,19 @@ void claim_to_be_at(PeerWorld& world, Exchange exchange) {
         const protocol::Support support{.backed = exchange};
         links.send(to,
                    PeerHello{.epoch = 1, .exchange = exchange, .begun = true, .support = support});
-        for (const auto kind : {ReduceNote::Kind::kRegister, ReduceNote::Kind::kList,
-                                ReduceNote::Kind::kCommit, ReduceNote::Kind::kAhead}) {
-          links.send(to, ReduceNote{.kind = kind,
-                                    .epoch = 1,
-                                    .exchange = exchange,
+        const std::vector<protocol::Member> all = {0, 1, 2, 3, kLiar};
+        const reduce::What notes[] = {
+            reduce::Register{.lost = all}, reduce::List{all}, reduce::Standing{{1, all}, kLiar},
+            reduce::Commit{.members = all, .holder = kLiar}, reduce::Ahead{all}};
+        for (const reduce::What& what : notes) {
+          links.send(to, ReduceNote{.epoch = 1,
+                                    .at = {.backed = exchange, .exchange = exchange},
                                     .attempt = 1,
-                                    .members = {0, 1, 2, 3, kLiar},
-                                    .backed = exchange,
-                                    .other = kLiar,
-                                    .sha256 = Sha256Digest{}});
+                                    .what = what});
         }
+        links.send(to, protocol::MixAsk{.epoch = 1, .exchange = exchange, .support = support});
+        links.send(to, protocol::MixAnswer{
+                           .epoch = 1, .exchange = exchange, .sent = true, .support = support});
         const VectorTransfer::Content contents[] = {
             protocol::MixMessage{.exchange = exchange, .first = size},
             protocol::ReducePiece{.exchange = exchange, .attempt = 1, .floats = size}};
@@ -177,7 +180,8 @@ void flood(PeerWorld& world) {
           links.send(to, protocol::Swim{.epoch = 1, .sequence = ++*sequence, .target = to});
           links.send(to, protocol::RosterAsk{.epoch = 1});
           links.send(to, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
-          links.send(to, ReduceNote{.kind = ReduceNote::Kind::kAsk, .epoch = 1, .exchange = 100});
+          links.send(to, ReduceNote{.epoch = 1, .at = {.exchange = 100}, .what = reduce::Ask{}});
+          links.send(to, protocol::MixAsk{.epoch = 1, .exchange = 100});
         }
       });
 }

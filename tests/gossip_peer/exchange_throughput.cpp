@@ -16,7 +16,6 @@
 namespace starling::gossip {
 namespace {
 
-using protocol::ReduceNote;
 using protocol::VectorTransfer;
 using testing::Figures;
 
@@ -90,7 +89,8 @@ class Peer {
   void take() {
     ++taken_;
     if (part_.in_step && sent_ < part_.sends) send();
-    if (taken_ == part_.takes) links_.send(other_, ReduceNote{.kind = ReduceNote::Kind::kDone});
+    if (taken_ == part_.takes)
+      links_.send(other_, protocol::ReduceNote{.what = protocol::reduce::Done{}});
     end_if_done();
   }
 

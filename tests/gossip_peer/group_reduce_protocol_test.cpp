@@ -97,6 +97,7 @@ TEST(PeersInGroups, OneHeldLinkIsRemembered) {
 // One member withholds something in each exchange, for as long as the run goes on.
 TEST(PeersInGroups, AreNotHeldUpForEver) {
   using protocol::ReduceNote;
+  namespace reduce = protocol::reduce;
   struct Lie {
     const char* name;
     std::function<void(PeerWorld&)> tell;
@@ -115,33 +116,34 @@ TEST(PeersInGroups, AreNotHeldUpForEver) {
       {"that it is done",
        [](PeerWorld& world) {
          world.on_reduce_note = [](std::size_t from, const ReduceNote& note) {
-           return from != kLiar || note.kind != ReduceNote::Kind::kDone;
+           return from != kLiar || !std::holds_alternative<reduce::Done>(note.what);
          };
        }},
       {"registrations",
        [](PeerWorld& world) {
          world.on_reduce_note = [](std::size_t from, ReduceNote& note) {
-           const bool registers = note.kind == ReduceNote::Kind::kRegister;
-           if (from == kLiar && registers) note.kind = ReduceNote::Kind::kWait;
+           const bool registers = std::holds_alternative<reduce::Register>(note.what);
+           if (from == kLiar && registers) note.what = reduce::Wait{};
            return true;
          };
        }},
       {"where it is: it says that it is further",
        [](PeerWorld& world) {
          world.on_reduce_note = [](std::size_t from, ReduceNote& note) {
-           if (from != kLiar || note.kind != ReduceNote::Kind::kRegister) return true;
-           note = {.kind = ReduceNote::Kind::kAhead,
-                   .epoch = note.epoch,
-                   .exchange = note.exchange + 4,
-                   .members = {kLiar},
-                   .backed = note.exchange + 4};
+           const bool registers = std::holds_alternative<reduce::Register>(note.what);
+           if (from != kLiar || !registers) return true;
+           const Exchange further = note.at.exchange + 4;
+           note = {.epoch = note.epoch,
+                   .at = {.backed = further, .exchange = further},
+                   .what = reduce::Ahead{{kLiar}}};
            return true;
          };
        }},
       {"lists",
        [](PeerWorld& world) {
          world.on_reduce_note = [](std::size_t from, const ReduceNote& note) {
-           return from != kLiar || note.kind != ReduceNote::Kind::kList;
+           return from != kLiar || (!std::holds_alternative<reduce::List>(note.what) &&
+                                    !std::holds_alternative<reduce::Standing>(note.what));
          };
        }},
   };

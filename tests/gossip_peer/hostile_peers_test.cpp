@@ -281,12 +281,21 @@ std::vector<std::string> garbage() {
       frame(protocol::Relay{.peer = "node-01", .type = 18, .header = Bytes(16)}),
       frame(protocol::Hello{}),
   };
-  for (const auto kind : {protocol::ReduceNote::Kind::kRegister, protocol::ReduceNote::Kind::kList,
-                          protocol::ReduceNote::Kind::kCommit, protocol::ReduceNote::Kind::kWant,
-                          protocol::ReduceNote::Kind::kAsk, protocol::ReduceNote::Kind::kAhead}) {
+  const std::vector<protocol::reduce::What> notes = {
+      protocol::reduce::Register{.lost = {0, 1}},
+      protocol::reduce::List{{0, 1}},
+      protocol::reduce::Standing{.mean = {1, {0, 1}}},
+      protocol::reduce::Commit{{0, 1}},
+      protocol::reduce::Want{},
+      protocol::reduce::Ask{},
+      protocol::reduce::Ahead{{0, 1}}};
+  for (const protocol::reduce::What& what : notes) {
     all.push_back(frame(protocol::ReduceNote{
-        .kind = kind, .epoch = 1, .exchange = 1ULL << 40, .attempt = 1 << 30, .members = {0, 1}}));
+        .epoch = 1, .at = {.exchange = 1ULL << 40}, .attempt = 1 << 30, .what = what}));
   }
+  all.push_back(frame(protocol::MixAsk{.epoch = 1, .exchange = 1ULL << 40}));
+  all.push_back(frame(
+      protocol::MixAnswer{.epoch = 1, .exchange = 1ULL << 40, .asked = 1ULL << 50, .sent = true}));
   for (const auto state : {protocol::SwimNews::State::kSuspect, protocol::SwimNews::State::kDead}) {
     for (const std::uint32_t incarnation : {0U, 1000U, (1U << 30) - 1}) {
       protocol::Swim swim{.kind = protocol::Swim::Kind::kPing, .epoch = 1, .sequence = 1};

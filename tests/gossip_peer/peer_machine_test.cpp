@@ -691,10 +691,10 @@ TEST(PeerMachine, FailureDetectionIsListenedTo) {
   peer.compute();
   EXPECT_THAT(peer.computations, SizeIs(1)) << "nobody is waited for: it mixes at once";
   EXPECT_TRUE(peer.machine.hello().support.minority);
-  peer.hear(1, protocol::ReduceNote{.kind = protocol::ReduceNote::Kind::kAsk, .epoch = 1});
-  const auto answers = peer.sent<protocol::ReduceNote>(1);
+  peer.hear(1, protocol::MixAsk{.epoch = 1});
+  const auto answers = peer.sent<protocol::MixAnswer>(1);
   ASSERT_THAT(answers, SizeIs(1));
-  EXPECT_EQ(answers[0].held, 0U) << "of a minority";
+  EXPECT_TRUE(answers[0].support.minority);
 }
 
 TEST(PeerMachine, APingIsAnswered) {
@@ -975,20 +975,22 @@ class AnAllReduce : public ::testing::Test {
     return options;
   }
 
-  static protocol::ReduceNote note(protocol::ReduceNote::Kind kind, protocol::Exchange exchange) {
-    return {.kind = kind, .epoch = 1, .exchange = exchange, .members = {1, 2}, .backed = exchange};
+  static protocol::ReduceNote ahead(protocol::Exchange exchange) {
+    return {.epoch = 1,
+            .at = {.backed = exchange, .exchange = exchange},
+            .what = protocol::reduce::Ahead{{1, 2}}};
   }
 
   // The others did, without this peer, which takes their mean and trains on.
   void end_exchange() {
     const protocol::Exchange exchange = peer.exchange();
     const std::vector<float> mean(peer.world.experiment.parameters(), 0.25F);
-    protocol::ReduceNote commit = note(protocol::ReduceNote::Kind::kCommit, exchange);
-    commit.attempt = 2;
-    commit.other = 1;
-    commit.count = 2;
-    commit.sha256 = sha256(as_bytes(std::span(mean)));
-    peer.hear(1, commit);
+    const protocol::reduce::Commit commit{
+        .members = {1, 2}, .sha256 = sha256(as_bytes(std::span(mean))), .support = 2, .holder = 1};
+    peer.hear(1, protocol::ReduceNote{.epoch = 1,
+                                      .at = {.backed = exchange, .exchange = exchange},
+                                      .attempt = 2,
+                                      .what = commit});
     const VectorTransfer transfer{
         .epoch = 1,
         .content = protocol::ReducePiece{.exchange = exchange,
@@ -1017,7 +1019,7 @@ TEST_F(AnAllReduce, GoesOnInTheNextEpochWhereItWas) {
 // and it promised more since.
 TEST_F(AnAllReduce, ThatCopiesAModelWhenAnEpochEndsForgetsWhatItPromisedSinceItsCheckpoint) {
   for (const protocol::Member member : {1, 2}) {
-    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+    peer.hear(member, ahead(6));
   }
   ASSERT_EQ(peer.state(), "catching-up");
   peer.give(peer.world.roster(2));
@@ -1031,7 +1033,7 @@ TEST_F(AnAllReduce, ThatCopiesAModelWhenAnEpochEndsForgetsWhatItPromisedSinceIts
 TEST_F(AnAllReduce, SaysOnceThatItCopiesToWhoeverAsksItForItsModel) {
   const protocol::ColumnsAsk ask{.epoch = 1, .begin = 1, .end = 3};
   for (const protocol::Member member : {1, 2}) {
-    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+    peer.hear(member, ahead(6));
   }
   ASSERT_EQ(peer.state(), "catching-up");
   peer.hear(2, ask);
@@ -1044,7 +1046,7 @@ TEST_F(AnAllReduce, SaysOnceThatItCopiesToWhoeverAsksItForItsModel) {
 TEST_F(AnAllReduce, TakesNoDonorsNumbersThatWouldRuinItsModel) {
   peer.clear();
   for (const protocol::Member member : {1, 2}) {
-    peer.hear(member, note(protocol::ReduceNote::Kind::kAhead, 6));
+    peer.hear(member, ahead(6));
   }
   ASSERT_EQ(peer.state(), "catching-up");
   peer.hear_columns(1, 6, 3e38F, {.backed = 6});

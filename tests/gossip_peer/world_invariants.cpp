@@ -165,6 +165,8 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) return ask->epoch;
     if (const auto* wait = std::get_if<protocol::ColumnsPutOff>(&message)) return wait->epoch;
     if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) return note->epoch;
+    if (const auto* mix_ask = std::get_if<protocol::MixAsk>(&message)) return mix_ask->epoch;
+    if (const auto* answer = std::get_if<protocol::MixAnswer>(&message)) return answer->epoch;
     return epoch();
   }
   // Of means, one that rests on as much as ours does may since be of few for an exchange or two.

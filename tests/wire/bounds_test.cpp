@@ -44,7 +44,8 @@ TEST(Bounds, PeersGreetBeforeTheySayAnythingElse) {
   EXPECT_EQ(expected_in(from_peer(false)), Types({kPeerHello, kBye}));
   EXPECT_EQ(expected_in(from_peer(true)),
             Types({kPeerHello, kRosterAsk, kRosterPart, kSwim, kVectorTransfer, kChunk, kCredit,
-                   kColumnsAsk, kColumnsPutOff, kReduceNote, kTaskEnded, kPing, kPong, kBye}));
+                   kColumnsAsk, kColumnsPutOff, kMixAsk, kMixAnswer, kReduceNote, kTaskEnded, kPing,
+                   kPong, kBye}));
 }
 
 TEST(Bounds, OperatorsOnlyAskAndAreAnswered) {

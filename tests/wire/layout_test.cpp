@@ -64,20 +64,30 @@ TEST(Layout, FieldsOfAnEarlierVersionAreZero) {
   EXPECT_EQ(*decode(FrameType::kHello, earlier), protocol::Message(protocol::Hello{}));
 }
 
-// Of a mean that a note of an all-reduce names; notes of most kinds name none.
-TEST(Layout, ADigestThatIsThereHasItsSize) {
-  const auto decoded = [](std::size_t bytes) {
-    RawMessage note(5, 2);
-    if (bytes > 0) note.data(7, std::string(bytes, 'x'));
-    return decode(FrameType::kReduceNote, note);
-  };
-  const auto whole = decoded(Sha256Digest::kBytes);
-  ASSERT_TRUE(whole);
-  EXPECT_TRUE(std::get<protocol::ReduceNote>(*whole).sha256);
-  EXPECT_FALSE(std::get<protocol::ReduceNote>(*decoded(0)).sha256);
-  for (const std::size_t bytes : {1U, 31U, 33U}) {
-    EXPECT_EQ(decoded(bytes).error().code(), "bad-message") << bytes;
+// A note of an all-reduce of this kind: the mean that it names is of attempt `held`, if of any, and
+// its digest has so many bytes.
+Result<protocol::Message> decode_note(unsigned kind, std::uint64_t held, std::size_t bytes) {
+  RawMessage note(5, 2);
+  note.word(1) = kind | held << 32;
+  if (bytes > 0) note.data(7, std::string(bytes, 'x'));
+  return decode(FrameType::kReduceNote, note);
+}
+
+TEST(Layout, ANoteThatNamesAMeanHasItsDigest) {
+  // Register and Standing with a mean, Done, Commit, Want.
+  for (const auto& [kind, held] : {std::pair(0U, 7U), {1U, 7U}, {2U, 0U}, {3U, 0U}, {4U, 0U}}) {
+    EXPECT_TRUE(decode_note(kind, held, Sha256Digest::kBytes)) << kind;
+    for (const std::size_t bytes : {0U, 1U, 31U, 33U}) {
+      const auto refused = decode_note(kind, held, bytes);
+      ASSERT_FALSE(refused) << kind << ", " << bytes;
+      EXPECT_EQ(refused.error().code(), "bad-message") << kind << ", " << bytes;
+    }
   }
+  // What names none says nothing of it, whatever is there.
+  for (const unsigned kind : {0U, 1U, 5U, 6U, 7U, 8U}) {
+    for (const std::size_t bytes : {0U, 32U, 33U}) EXPECT_TRUE(decode_note(kind, 0, bytes)) << kind;
+  }
+  EXPECT_EQ(decode_note(9, 0, 0).error().code(), "bad-message");
 }
 
 TEST(Layout, AnEmptyMessageIsRefusedWhereFieldsAreNeeded) {

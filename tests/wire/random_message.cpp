@@ -231,23 +231,66 @@ protocol::ColumnsAsk columns_ask(Rng& rng) {
   return {any_number(rng), begin, random_number(rng, begin + 1, wire::kElementsMax)};
 }
 
+std::vector<protocol::Member> members(Rng& rng) {
+  std::vector<protocol::Member> members(list_size(rng, wire::kMembersMax));
+  for (protocol::Member& member : members) member = any_number32(rng, 0);
+  return members;
+}
+
+protocol::NamedMean named_mean(Rng& rng) {
+  return {any_number32(rng, 1), members(rng), digest(rng), rng.below(2) == 0};
+}
+
+protocol::reduce::Register registration(Rng& rng) {
+  protocol::reduce::Register its{.fresh = rng.below(2) == 0};
+  if (rng.below(2) == 0) {
+    its.held = named_mean(rng);
+  } else {
+    its.lost = members(rng);
+  }
+  if (rng.below(2) == 0) {
+    its.blame = {any_number32(rng, 0), static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF)),
+                 rng.below(2) == 0};
+  }
+  return its;
+}
+
+protocol::reduce::What what(Rng& rng) {
+  using namespace protocol::reduce;
+  switch (rng.below(std::variant_size_v<What>)) {
+    case 0:
+      return registration(rng);
+    case 1: {
+      List list{.members = members(rng), .weak = rng.below(2) == 0};
+      if (rng.below(2) == 0) list.apart = any_number32(rng, 0);
+      return list;
+    }
+    case 2:
+      return Standing{named_mean(rng), any_number32(rng, 0)};
+    case 3:
+      return Done{digest(rng)};
+    case 4:
+      return Commit{members(rng), digest(rng),
+                    static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF)),
+                    any_number32(rng, 0)};
+    case 5:
+      return Want{digest(rng)};
+    case 6:
+      return NotYet{};
+    case 7:
+      return Ask{};
+    case 8:
+      return Wait{};
+    default:
+      return Ahead{members(rng)};
+  }
+}
+
 protocol::ReduceNote reduce_note(Rng& rng) {
-  protocol::ReduceNote note;
-  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(9));
-  note.epoch = any_number(rng);
-  note.exchange = any_number(rng);
-  note.attempt = any_number32(rng, 0);
-  note.held = any_number32(rng, 0);
-  note.members.resize(list_size(rng, wire::kMembersMax));
-  for (protocol::Member& member : note.members) member = any_number32(rng, 0);
-  note.backed = any_number(rng);
-  note.other = any_number32(rng, 0);
-  note.count = static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF));
-  note.wrong = rng.below(2) == 0;
-  note.fresh = rng.below(2) == 0;
-  note.weak = rng.below(2) == 0;
-  if (rng.below(2) == 0) note.sha256 = digest(rng);
-  return note;
+  return {.epoch = any_number(rng),
+          .at = {.backed = any_number(rng), .exchange = any_number(rng)},
+          .attempt = any_number32(rng, 0),
+          .what = what(rng)};
 }
 
 protocol::PeerReport peer_report(Rng& rng) {
@@ -349,6 +392,11 @@ protocol::Message random_message(FrameType type, Rng& rng) {
       return columns_ask(rng);
     case FrameType::kColumnsPutOff:
       return ColumnsPutOff{any_number(rng)};
+    case FrameType::kMixAsk:
+      return MixAsk{any_number(rng), any_number(rng), support(rng)};
+    case FrameType::kMixAnswer:
+      return MixAnswer{any_number(rng), any_number(rng), any_number(rng), rng.below(2) == 0,
+                       support(rng)};
     case FrameType::kReduceNote:
       return reduce_note(rng);
     case FrameType::kPeerReport:
