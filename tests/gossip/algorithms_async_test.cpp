@@ -3,8 +3,10 @@
 // and may be lost.
 #include <gtest/gtest.h>
 
-#include <queue>
+#include <functional>
+#include <list>
 
+#include "core/sim/event_queue.h"
 #include "gossip/algorithms/ad_psgd.h"
 #include "gossip/algorithms/push_sum.h"
 #include "tests/gossip/harness.h"
@@ -47,12 +49,9 @@ class World {
   void run(double until, double rate, int steps = 1) {
     rate_ = rate;
     steps_ = steps;
-    while (!events_.empty() && events_.top().time <= until) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.time;
-      handle(event);
-    }
+    bool is_over = false;
+    events_.schedule(TimePoint{} + from_seconds(until), [&] { is_over = true; });
+    while (!is_over) (*events_.pop())();
   }
   AsyncAlgorithm<T>& node(Node i) { return *nodes_[i]; }
   Matrix models() const {
@@ -61,80 +60,53 @@ class World {
     return x;
   }
   // What is on its way, lost messages left out.
-  std::vector<std::shared_ptr<const AsyncMessage<T>>> in_transit() const {
-    std::vector<std::shared_ptr<const AsyncMessage<T>>> messages;
-    for (auto events = events_; !events.empty(); events.pop()) {
-      if (events.top().message) messages.push_back(events.top().message);
-    }
-    return messages;
+  const std::list<std::shared_ptr<const AsyncMessage<T>>>& in_transit() const {
+    return in_transit_;
   }
 
  private:
-  struct Event {
-    double time = 0;
-    std::uint64_t order = 0;
-    Node node = 0;
-    Node from = 0;
-    std::shared_ptr<const AsyncMessage<T>> message = {};  // null: a phase ended, or gives_up
-    bool gives_up = false;
-    std::uint64_t wait = 0;
-    std::vector<T> start = {};
-    bool operator<(const Event& other) const {
-      return time != other.time ? time > other.time : order > other.order;
-    }
-  };
-
+  void after(double seconds, std::function<void()> work) {
+    events_.schedule(events_.now() + from_seconds(seconds), std::move(work));
+  }
   void begin(Node i) {
     const double takes = (1 + options_.spread * i / kNodes) * rng_.uniform(0.9, 1.1);
     const auto model = nodes_[i]->model();
-    push({.time = now_ + takes, .node = i, .start = {model.begin(), model.end()}});
-  }
-  void push(Event event) {
-    event.order = order_++;
-    events_.push(std::move(event));
+    after(takes, [this, i, start = std::vector<T>(model.begin(), model.end())] {
+      finish_phase(i, start);
+    });
   }
   void send(Node from, const Messages& sends) {
     for (const AsyncSend<T>& s : sends) {
       if (rng_.uniform() < options_.loss) continue;
-      push({.time = now_ + rng_.uniform(0.05, 0.6),
-            .node = s.to,
-            .from = from,
-            .message = s.message});
+      in_transit_.push_back(s.message);
+      after(rng_.uniform(0.05, 0.6), [this, from, to = s.to, at = std::prev(in_transit_.end())] {
+        const auto message = *at;
+        in_transit_.erase(at);
+        send(to, nodes_[to]->receive(from, *message));
+      });
     }
   }
-  void handle(const Event& event) {
-    const Node i = event.node;
-    const bool waited = nodes_[i]->waiting();
-    if (event.message) {
-      send(i, nodes_[i]->receive(event.from, *event.message));
-    } else if (event.gives_up) {
-      if (waited && event.wait == waits_[i]) nodes_[i]->unanswered();
-    } else {
-      finish_phase(event);
-      return;
-    }
-  }
-  void finish_phase(const Event& event) {
-    const Node i = event.node;
-    std::vector<T> x = event.start;
+  void finish_phase(Node i, const std::vector<T>& start) {
+    std::vector<T> x = start;
     ASSERT_TRUE(training_[i]->steps(x, rate_, steps_));
-    for (std::size_t k = 0; k < x.size(); ++k) x[k] -= event.start[k];
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] -= start[k];
     const bool waited = nodes_[i]->waiting();
     send(i, nodes_[i]->trained(x, mesh_.links(i), rng_));
     begin(i);
     if (waited || !nodes_[i]->waiting()) return;
-    push({.time = now_ + 2, .node = i, .gives_up = true, .wait = ++waits_[i]});
+    after(2, [this, i, wait = ++waits_[i]] {
+      if (nodes_[i]->waiting() && wait == waits_[i]) nodes_[i]->unanswered();
+    });
   }
 
   Mesh mesh_;
   WorldOptions options_;
   std::vector<std::unique_ptr<AsyncAlgorithm<T>>> nodes_;
   std::vector<std::unique_ptr<QuadraticTraining<T>>> training_;
-  std::priority_queue<Event> events_;
+  sim::EventQueue<std::function<void()>> events_;
+  std::list<std::shared_ptr<const AsyncMessage<T>>> in_transit_;
   std::array<std::uint64_t, kNodes> waits_ = {};
   Rng rng_{{.seed = 5, .purpose = Purpose::kNetwork}};
-  std::uint64_t order_ = 0;
-  double now_ = 0;
   double rate_ = 0;
   int steps_ = 1;
 };
