@@ -49,7 +49,8 @@ Result<void> StoreLedger::check_addresses(identity::TokenId id, WallTime now) {
   const identity::WipeAtEnd wiped((*token)->mac_key);
   if ((*token)->state != store::TokenState::kOpen) return {};
   for (const std::string& address : (*token)->addresses) {
-    STARLING_TRY(check_address_((*token)->client, address));
+    const auto is_free = check_address_((*token)->client, address);
+    if (!is_free) return told(is_free.error());
   }
   return {};
 }

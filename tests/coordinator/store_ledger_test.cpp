@@ -46,16 +46,22 @@ class StoreLedgerTest : public ::testing::Test {
   std::vector<std::string> admitted;
   int issued = 0;
   std::string taken;  // an address
+  std::optional<Error> unreadable;
+  std::string broken;
   StoreLedger ledger{*store, clock,
                      [this](const std::string& name, const std::string& address) -> Result<void> {
                        EXPECT_EQ(name, "cam-7");
+                       if (unreadable) return *unreadable;
                        if (address != taken) return {};
                        return rejected("address-taken", address + " is taken");
                      },
                      [this](const std::string& name, store::Role role) {
                        admitted.push_back(name + " " + std::string(store::to_string(role)));
                      },
-                     [](const Error& error) { FAIL() << error.message(); }};
+                     [this](const Error& error) {
+                       EXPECT_TRUE(unreadable) << error.message();
+                       broken = error.code();
+                     }};
 };
 
 TEST_F(StoreLedgerTest, ATokenAdmitsOneKeyWhateverIsRepeated) {
@@ -84,6 +90,15 @@ TEST_F(StoreLedgerTest, AnAddressThatAnotherMemberHasAdmitsNobody) {
   ASSERT_TRUE(redeem(request, now)) << "the token is as it was";
   taken = "[::1]:7000";
   EXPECT_TRUE(redeem(request, now)) << "the same request again, of who has joined";
+}
+
+TEST_F(StoreLedgerTest, AStoreThatCannotBeReadForTheAddressIsBroken) {
+  unreadable = internal("db-failed", "disk I/O error");
+  EXPECT_EQ(redeem(new_request(), now).error().code(), "db-failed");
+  EXPECT_EQ(broken, "db-failed");
+  EXPECT_TRUE(admitted.empty());
+  unreadable.reset();
+  EXPECT_TRUE(redeem(new_request(), now));
 }
 
 TEST_F(StoreLedgerTest, TheKeyOfATokenIsTheOneThatWasStored) {
