@@ -135,8 +135,8 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
 }
 
 std::vector<std::string> SimulationOutput::files() {
-  return {report::kUnfinishedFile, "checkpoint.state", "models",         "run.json",
-          "report.html",           "curves",           report::kSumsFile};
+  return {report::kUnfinishedFile, "checkpoint.state", "models",          "run.json",
+          "report.html",           "curves",           report::kSumsFile, report::kCheckedFile};
 }
 
 Result<void> SimulationOutput::begin_again() {

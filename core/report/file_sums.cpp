@@ -2,8 +2,11 @@
 #include "core/report/file_sums.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <ctime>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "core/base/durable_file.h"
@@ -27,6 +30,27 @@ bool is_within(const fs::path& name) {
     if (part == "..") return false;
   }
   return true;
+}
+
+// Sums by names, which are "" of a line that is none of this file's.
+std::map<std::string, std::string> parse_lines(const std::string& text) {
+  std::map<std::string, std::string> sums;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_whole = line.size() > kHexDigits + 2;
+    sums[is_whole ? line.substr(kHexDigits + 2) : ""] = line.substr(0, kHexDigits);
+  }
+  return sums;
+}
+
+// What another content changes, and a copy too: inode, size and time of change.
+// "" of a file that changed just now, since a change within the same tick would not be seen.
+std::string version_of(const fs::path& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0) return {};
+  const std::timespec& at = found.st_mtim;
+  if (at.tv_sec + 1 >= std::time(nullptr)) return {};
+  return fmt::format("{}-{}-{}.{:09}", found.st_ino, found.st_size, at.tv_sec, at.tv_nsec);
 }
 
 }  // namespace
@@ -62,14 +86,27 @@ Result<void> write_sums(const fs::path& directory, std::span<const std::string> 
 std::vector<std::string> changed_files(const fs::path& directory) {
   std::vector<std::string> changed;
   const auto text = read_text_file(directory / kSumsFile, kSumsBytesMax);
-  if (!text) return changed;
-  std::istringstream lines(*text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string name = line.size() > kHexDigits + 2 ? line.substr(kHexDigits + 2) : "";
+  if (!text && text.error().code() == "file-missing") return changed;
+  const auto sums = parse_lines(text ? *text : "");
+  if (sums.empty()) return {kSumsFile};
+  const auto kept = read_text_file(directory / kCheckedFile, kSumsBytesMax);
+  const std::string known_text = kept ? *kept : "";
+  const auto known = parse_lines(known_text);
+  std::string checked;
+  for (const auto& [name, sum_at_end] : sums) {
     if (!is_within(name)) return {kSumsFile};
-    const std::string sum = sum_of(directory / name);
-    if (!sum.empty() && sum != line.substr(0, kHexDigits)) changed.push_back(name);
+    std::error_code ignored;
+    if (fs::status(directory / name, ignored).type() == fs::file_type::not_found) continue;
+    const std::string version = version_of(directory / name);
+    const std::string key = version + " " + name;
+    const auto found = version.empty() ? known.end() : known.find(key);
+    const std::string sum = found == known.end() ? sum_of(directory / name) : found->second;
+    if (sum.empty()) changed.push_back(name + " (cannot be read)");
+    if (!sum.empty() && sum != sum_at_end) changed.push_back(name);
+    if (!sum.empty() && !version.empty()) checked += line_of(sum, key);
   }
+  // Where it cannot be written, the files are hashed again the next time.
+  if (checked != known_text) (void)write_durably(directory / kCheckedFile, as_bytes(checked));
   return changed;
 }
 

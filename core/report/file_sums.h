@@ -15,6 +15,8 @@
 namespace starling::report {
 
 inline constexpr const char* kSumsFile = "SHA256SUMS";
+// What changed_files() has hashed, so that a file is read again only once it has changed.
+inline constexpr const char* kCheckedFile = ".SHA256SUMS.checked";
 
 // False: the file cannot be read.
 bool add_file(Sha256& digest, const std::filesystem::path& file);
@@ -27,8 +29,8 @@ std::string sum_of(const std::filesystem::path& file);
                                       std::span<const std::string> names,
                                       const std::string& record_name, std::string_view record);
 
-// The files that are there and have changed. None where the run is of an earlier version; what was
-// removed is no damage.
+// The files that are there and have changed or cannot be read. None where the run is of an earlier
+// version; what was removed is no damage. Writes kCheckedFile.
 std::vector<std::string> changed_files(const std::filesystem::path& directory);
 
 }  // namespace starling::report

@@ -221,6 +221,7 @@ std::vector<std::string> RunWriter::files() {
           "report.html",
           "curves",
           report::kSumsFile,
+          report::kCheckedFile,
           "summary.json"};
 }
 

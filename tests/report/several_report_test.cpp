@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <chrono>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -375,6 +377,36 @@ TEST_F(StudyDirectory, FilesThatHaveChangedSinceTheRunEndedAreNamed) {
             "b presence.csv has changed since the run ended");
   ASSERT_TRUE(write_durably(file("b", kSumsFile), as_bytes("rubbish")));
   EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
+  ASSERT_TRUE(write_durably(file("b", kSumsFile), ByteView()));
+  EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
+  std::filesystem::create_directory(file("c", "presence.csv"));
+  EXPECT_THAT(changed_files(directory_.path() / "c"), ElementsAre("presence.csv (cannot be read)"));
+}
+
+TEST_F(StudyDirectory, AFileIsHashedOnceUntilItChanges) {
+  const auto run = directory_.path() / "a";
+  write("a", "0.1", "1");
+  const auto file = run / "presence.csv";
+  const auto last_year = std::filesystem::file_time_type::clock::now() - std::chrono::hours(8760);
+  const auto write_in_place = [&](const char* text, std::chrono::hours later) {
+    std::ofstream(file) << text;
+    std::filesystem::last_write_time(file, last_year + later);
+  };
+  using std::chrono::hours;
+  write_in_place("old", hours(0));
+  const std::vector<std::string> names = {"presence.csv"};
+  const std::string record = read_text_file(run / "summary.json", 1 << 20).value();
+  ASSERT_TRUE(write_sums(run, names, "summary.json", record));
+  EXPECT_THAT(changed_files(run), ElementsAre());
+  write_in_place("new", hours(0));
+  EXPECT_THAT(changed_files(run), ElementsAre()) << "it is not read again";
+  write_in_place("new", hours(1));
+  EXPECT_THAT(changed_files(run), ElementsAre("presence.csv"));
+  write_in_place("old", hours(1));
+  EXPECT_THAT(changed_files(run), ElementsAre("presence.csv")) << "nor is one that has changed";
+  ASSERT_TRUE(write_durably(file, as_bytes(std::string("old"))));
+  std::filesystem::last_write_time(file, last_year + hours(1));
+  EXPECT_THAT(changed_files(run), ElementsAre()) << "another file of that time and size is read";
 }
 
 // A coordinator records them too.
