@@ -225,7 +225,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   const Settings base = flags.binder.settings();
   std::set<std::string> warned;
   NullLog no_log;
-  DataFiles data_files;
+  data::ReadableDatasets datasets;
   const study::Program program{
       .name = kSimulateProgram,
       .configure = [&](const Settings& settings) -> Result<void> {
@@ -237,7 +237,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
         STARLING_TRY(check_simulation(flags.job, options_of(flags, no_log)));
-        return data_files.check(flags.job);
+        return check_data(flags.job, datasets);
       },
       .settings = [&] { return asked_settings(flags); },
       .run =

@@ -253,25 +253,14 @@ Result<void> check_simulation(const Job& job, const SimulateOptions& options) {
   return {};
 }
 
-Result<void> DataFiles::check(const std::string& dataset, const std::string& group_column) {
-  STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(dataset));
-  const auto [found, is_new] = known_.try_emplace({dataset, group_column});
-  if (!is_new) return found->second;
-  data::LoadOptions load;
-  load.group_column = group_column;
-  const auto loaded = data::load_dataset(spec, load);
-  if (!loaded) found->second = loaded.error();
-  return found->second;
-}
-
-Result<void> DataFiles::check(const Job& job) {
+Result<void> check_data(const Job& job, data::ReadableDatasets& files) {
   if (job.training.model.is_external()) return {};
   STARLING_TRY(check_says_data(job));
   STARLING_ASSIGN(const auto partition, data::PartitionSpec::parse(job.data.partition));
-  const auto training = check(job.data.dataset, partition.column);
+  const auto training = files.check(job.data.dataset, partition.column);
   if (!training) return as_wrong_job(training.error().within("data.dataset"));
   if (!job.evaluate.on_dataset()) return {};
-  const auto evaluation = check(job.evaluate.dataset, "");
+  const auto evaluation = files.check(job.evaluate.dataset);
   return evaluation ? evaluation : as_wrong_job(evaluation.error().within("evaluate.dataset"));
 }
 

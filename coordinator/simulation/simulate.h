@@ -5,10 +5,8 @@
 
 #include <boost/json/value.hpp>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "coordinator/simulation/federation_simulator.h"
@@ -16,6 +14,7 @@
 #include "core/base/save_policy.h"
 #include "core/base/settings.h"
 #include "core/client/trainer_host.h"
+#include "core/data/load.h"
 
 namespace starling::coordinator {
 
@@ -49,18 +48,8 @@ struct SimulationResult {
 // What simulate() refuses that can be seen without data, models and trainers.
 [[nodiscard]] Result<void> check_simulation(const Job& job, const SimulateOptions& options);
 
-// Whether the data files that jobs name can be read, as a study asks before its first run. Each is
-// read once, and not kept.
-class DataFiles {
- public:
-  // As simulate(), for want of which each run would fail by itself.
-  [[nodiscard]] Result<void> check(const Job& job);
-
- private:
-  Result<void> check(const std::string& dataset, const std::string& group_column);
-
-  std::map<std::pair<std::string, std::string>, Result<void>> known_;  // by these two
-};
+// Whether the data that the job names can be read: else simulate() fails.
+[[nodiscard]] Result<void> check_data(const Job& job, data::ReadableDatasets& files);
 
 // Whether the job leaves it to its simulation what the model is evaluated on.
 bool evaluates_held_out(const Job& job);

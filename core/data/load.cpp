@@ -169,4 +169,15 @@ Result<std::shared_ptr<const Dataset>> load_part(const DatasetSpec& spec,
   return load_dataset(spec, options);
 }
 
+Result<void> ReadableDatasets::check(const std::string& dataset, const std::string& group_column) {
+  STARLING_ASSIGN(const DatasetSpec spec, DatasetSpec::parse(dataset));
+  const auto [found, is_new] = known_.try_emplace({dataset, group_column});
+  if (!is_new) return found->second;
+  LoadOptions load;
+  load.group_column = group_column;
+  const auto loaded = load_dataset(spec, load);
+  if (!loaded) found->second = loaded.error();
+  return found->second;
+}
+
 }  // namespace starling::data

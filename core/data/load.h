@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -62,5 +64,17 @@ struct LoadOptions {
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_part(const DatasetSpec& spec,
                                                                const PartitionSpec& partition,
                                                                LoadOptions options = {});
+
+// Whether data sets can be read, as a study asks before its first run. Each is read once, and not
+// kept.
+class ReadableDatasets {
+ public:
+  // As DatasetSpec::parse() and load_dataset().
+  [[nodiscard]] Result<void> check(const std::string& dataset,
+                                   const std::string& group_column = "");
+
+ private:
+  std::map<std::pair<std::string, std::string>, Result<void>> known_;  // by these two
+};
 
 }  // namespace starling::data

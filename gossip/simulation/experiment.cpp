@@ -8,7 +8,6 @@
 
 #include "core/base/counted.h"
 #include "core/data/hold_out.h"
-#include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/data/row_names.h"
 #include "core/model/external_model.h"
@@ -20,16 +19,6 @@
 
 namespace starling::gossip {
 namespace {
-
-// Says before anything is loaded that files of one's own are missing, as loading them would.
-Result<void> check_exists(const data::DatasetSpec& spec) {
-  const bool is_file = spec.kind == data::DatasetKind::kCsv;
-  if (!is_file && spec.kind != data::DatasetKind::kIdx) return {};
-  std::error_code ignored;
-  if (std::filesystem::exists(spec.path, ignored)) return {};
-  return wrong_setting("dataset-missing",
-                       fmt::format("there is no {} {}", is_file ? "file" : "directory", spec.path));
-}
 
 Result<std::vector<data::DatasetView>> load_parts(const NetOptions& options,
                                                   const data::DatasetSpec& dataset_spec) {
@@ -51,20 +40,25 @@ std::optional<data::DatasetView> hold_out(std::vector<data::DatasetView>& parts,
   return data::pooled(held_out);
 }
 
+// None: nothing, or what the nodes hold out.
+Result<std::optional<data::DatasetSpec>> evaluation_spec(const NetOptions& options,
+                                                         data::DatasetSpec spec) {
+  const std::string& wanted = options.evaluate.dataset;
+  if (wanted == "auto" && spec.has_test_split()) {
+    spec.split = data::Split::kTest;
+    return std::optional(std::move(spec));
+  }
+  if (wanted == "auto" || wanted == "none") return std::optional<data::DatasetSpec>();
+  STARLING_ASSIGN(spec, data::DatasetSpec::parse(wanted));
+  return std::optional(std::move(spec));
+}
+
 Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& options,
                                                          const data::DatasetSpec& training,
                                                          std::vector<data::DatasetView>& parts) {
-  const std::string& wanted = options.evaluate.dataset;
-  if (wanted == "none") return std::optional<data::DatasetView>();
-  data::DatasetSpec spec = training;
-  if (wanted != "auto") {
-    STARLING_ASSIGN(spec, data::DatasetSpec::parse(wanted));
-  } else if (!spec.has_test_split()) {
-    return hold_out(parts, options.held_out());
-  } else {
-    spec.split = data::Split::kTest;
-  }
-  STARLING_ASSIGN(auto dataset, data::load_dataset(spec));
+  STARLING_ASSIGN(const auto spec, evaluation_spec(options, training));
+  if (!spec) return hold_out(parts, options.held_out());
+  STARLING_ASSIGN(auto dataset, data::load_dataset(*spec));
   // Each file has its own order of columns, and numbers its texts by itself.
   const data::Dataset& trained_on = *parts.front().dataset;
   const data::NamedAs as{dataset->name(), trained_on.name(), false};
@@ -181,17 +175,14 @@ Result<Experiment> prepare_external(const NetOptions& options,
 
 }  // namespace
 
-Result<void> check(const NetOptions& options) {
+Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets) {
   STARLING_TRY(options.validate());
-  STARLING_TRY(data::PartitionSpec::parse(options.data.partition));
-  const std::string& evaluation = options.evaluate.dataset;
+  STARLING_ASSIGN(const auto partition, data::PartitionSpec::parse(options.data.partition));
   if (!options.model.is_external()) {
     STARLING_ASSIGN(const auto training, data::DatasetSpec::parse(options.data.dataset));
-    STARLING_TRY(check_exists(training));
-    if (evaluation != "auto" && evaluation != "none") {
-      STARLING_ASSIGN(const auto other, data::DatasetSpec::parse(evaluation));
-      STARLING_TRY(check_exists(other));
-    }
+    STARLING_ASSIGN(const auto evaluation, evaluation_spec(options, training));
+    STARLING_TRY(datasets.check(options.data.dataset, partition.column));
+    if (evaluation) STARLING_TRY(datasets.check(evaluation->to_string()));
   }
   if (needs_labels(options)) return {};
   STARLING_TRY(arrange(options, {}));

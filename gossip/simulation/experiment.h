@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/data/load.h"
 #include "core/model/model.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
@@ -43,8 +44,8 @@ struct Experiment {
   bool lossy() const { return network.lossy() || population.churns(); }
 };
 
-// What prepare() refuses that can be seen without data, models and trainers.
-[[nodiscard]] Result<void> check(const NetOptions& options);
+// What prepare() refuses that can be seen without models and trainers.
+[[nodiscard]] Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets);
 
 // What is allowed and may not do what the user expects: a sentence each.
 std::vector<std::string> warnings(const NetOptions& options);

@@ -200,6 +200,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
   STARLING_ASSIGN(const study::Plan plan, study::make_plan(flags.study, flags.binder));
   const Settings base = flags.binder.settings();
   std::set<std::string> warned;
+  data::ReadableDatasets datasets;
   const study::Program program{
       .name = kProgram,
       .configure = [&](const Settings& settings) -> Result<void> {
@@ -211,7 +212,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
         for (std::string& sentence : warnings_of_keys(flags.binder, flags.options)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
-        return check(flags.options);
+        return check(flags.options, datasets);
       },
       .settings = [&] { return recorded_settings(flags); },
       .run =

@@ -609,7 +609,8 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
       {{"--out", out, "--sweep", "model=external"}, "--trainer"},
       {{"--out", out, "--sweep", "dataset=synthetic,csv:/no/such/file"}, "no file /no/such/file"},
-      {{"--out", out, "--sweep", "evaluate.dataset=auto,idx:/no/such"}, "no directory /no/such"},
+      {{"--out", out, "--sweep", "evaluate.dataset=auto,idx:/no/such"},
+       "there is neither /no/such/"},
       {{"--out", out, "--sweep", "links=/no/such/links.csv"}, "no file /no/such/links.csv"},
       {{"--out", out, "--seeds", "1..2", "--optimizer", "adamx"}, "adamx"}};
   for (const auto& [flags, said] : cases) {
@@ -619,6 +620,19 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
     EXPECT_THAT(answer.err, HasSubstr(said));
     EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
     EXPECT_FALSE(std::filesystem::exists(out));
+  }
+}
+
+TEST_F(SimulateCommand, DataThatCannotBeReadAreRefusedBeforeAStudyBegins) {
+  const std::string damaged = path("damaged.csv");
+  ASSERT_TRUE(write_durably(damaged, as_bytes(std::string("x,y,label\n0,1,0\n2,three,1\n"))));
+  for (const char* key : {"--dataset", "--evaluate.dataset"}) {
+    const Answer answer =
+        run_small({key, "csv:" + damaged, "--seeds", "1..3", "--out", path("never")});
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_THAT(answer.err, HasSubstr("damaged.csv"));
+    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
+    EXPECT_FALSE(std::filesystem::exists(path("never")));
   }
 }
 

@@ -614,7 +614,8 @@ TEST(Simulation, BeginningsApartAreOfBuiltInModels) {
   }
   options.model.kind = "external";
   options.model.initial = "spread=1";
-  const auto refused = check(options);
+  data::ReadableDatasets datasets;
+  const auto refused = check(options, datasets);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message().find("is for built-in models"), std::string::npos);
 }
