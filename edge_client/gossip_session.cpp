@@ -115,7 +115,7 @@ void GossipSession::pump() {
     const auto envelope = to_issuer_.next();
     if (!envelope) return;
     const auto* announced = std::get_if<VectorTransfer>(&envelope->message);
-    if (announced != nullptr && unanswered_ &&
+    if (announced != nullptr && unanswered_ && announced->epoch == unanswered_->transfer.epoch &&
         announced->content == unanswered_->transfer.content) {
       unanswered_->transfer.id = announced->id;
     }

@@ -30,23 +30,23 @@ class GossipSessionTest : public ::testing::Test {
     federation.loop.run_task(running_.wait());
   }
 
-  identity::SignedRoster roster() const {
-    gossip::NetOptions net;
+  identity::SignedRoster roster(gossip::NetOptions net = {}, protocol::Epoch epoch = 1) const {
     net.topology.spec = "ring";
     net.topology.nodes = 1;
     net.data.dataset = testing::kRows;
     net.run.steps = kSteps;
-    net.evaluate.every = kSteps;
+    if (net.evaluate.every == 0) net.evaluate.every = kSteps;
     net.train.train.batch_size = 8;
-    identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};
+    identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = epoch};
     roster.issued = testing::kNow;
     roster.expires = testing::kNow + std::chrono::hours(1);
     roster.settings = gossip::run_settings(net, true);
     roster.members = {{"cam-7", self_->credentials().certificate.public_key_digest(), ""}};
     return *identity::SignedRoster::sign(roster, issuer_);
   }
-  void train_to_the_end() {
-    session.peer().take_roster(roster(), gossip::PeerShell::Source::kOther);
+  void train_to_the_end() { train_to_the_end(roster()); }
+  void train_to_the_end(const identity::SignedRoster& of) {
+    session.peer().take_roster(of, gossip::PeerShell::Source::kOther);
     federation.loop.run_task(wait_for_end());
   }
   // Models that were announced over the link from `first` on.
@@ -132,6 +132,29 @@ TEST_F(GossipSessionTest, AModelIsHandedInAgainUntilTheIssuerAnswers) {
   seen = sent.size();
   session.link_up();
   EXPECT_TRUE(announced(seen).empty());
+}
+
+TEST_F(GossipSessionTest, AnAnswerAboutAModelOfAnEarlierEpochIsNotAboutThisOne) {
+  gossip::NetOptions net;
+  net.model.kind = "mlp";
+  net.model.hidden = {600, 600};  // more than a window, so that one waits for the other
+  net.evaluate.every = kSteps / 2;
+  session.link_up();
+  train_to_the_end(roster(net));
+  train_to_the_end(roster(net, 2));
+  ASSERT_EQ(announced().size(), 1U) << "of the evaluation before the end";
+  std::vector<VectorTransfer> models;
+  for (models = announced(); models.back().epoch == 1; models = announced()) {
+    ASSERT_LT(models.size(), 9U);
+    session.take({protocol::TaskEnded{models.back().id, "model-unwanted", "not wanted"}, {}});
+  }
+  ASSERT_GE(models.size(), 3U);
+  EXPECT_EQ(models.back().content, models[models.size() - 2].content);
+  session.link_down();
+  const std::size_t seen = sent.size();
+  session.link_up();
+  ASSERT_EQ(announced(seen).size(), 1U);
+  EXPECT_EQ(announced(seen)[0].epoch, 2U);
 }
 
 }  // namespace
