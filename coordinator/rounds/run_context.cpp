@@ -61,6 +61,15 @@ Result<void> adopt_names(client::DataShape& shape, const data::Dataset& dataset)
   return shape.check_names();
 }
 
+// Classes of the clients' rows that the evaluation data lack. Only a simulation knows them.
+void adopt_more_classes(client::DataShape& shape, const data::Dataset& evaluation,
+                        const data::Dataset& rows, bool by_name) {
+  const bool is_meant = by_name || rows.class_names().empty();
+  if (shape.classes != 0 || !is_meant || rows.classes() <= evaluation.classes()) return;
+  shape.classes = rows.classes();
+  shape.class_names = rows.class_names();
+}
+
 // Where the job states no numbers to scale by, they become those of `rows`, which then has its
 // columns in the run's order.
 Result<void> adopt_scale(client::DataShape& shape, std::shared_ptr<const data::Dataset>& rows) {
@@ -228,12 +237,14 @@ Result<RunContext> prepare_run(const Job& job,
   if (job.evaluate.on_dataset()) {
     constexpr const char* kKey = "evaluate.dataset";
     STARLING_ASSIGN(auto dataset, load_evaluation(job));
+    if (known_shape) adopt_more_classes(shape, *dataset, *known_shape, adopts_names(job));
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
     const auto named = adopts_names(job) ? adopt_names(shape, *dataset) : Result<void>();
     if (!named) return named.error().within(kKey);
     const auto scaled = adopt_scale(shape, dataset);
     if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
-    const auto fitted = data::fit_to(dataset, shape.names());
+    const data::NamedAs as{dataset->name(), "the job", false, true};
+    const auto fitted = data::fit_to(dataset, shape.names(), as);
     if (!fitted) return as_wrong_setting(fitted.error()).within(kKey);
     context.evaluation = data::DatasetView{std::move(dataset)};
   }

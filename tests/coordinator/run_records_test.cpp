@@ -633,6 +633,34 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
   EXPECT_EQ(prepare_run(job, nullptr).error().code(), "columns-differ");
 }
 
+TEST(RunRecords, EvaluationDataMayLackClassesOfTheRowsOfASimulation) {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "rows.csv";
+  Job job;
+  job.evaluate.dataset = "csv:" + file.string();
+  const auto three = [](std::vector<std::string> names) {
+    data::Dataset::Content content{.name = "rows", .shape = {1, 1, 2}, .classes = 3};
+    content.features = {0, 1, 2, 3, 4, 5};
+    content.labels = {0, 1, 2};
+    content.class_names = std::move(names);
+    content.class_column = "label";
+    return data::Dataset::make(std::move(content)).value();
+  };
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,cat\n2,3,fox\n")));
+  const auto run = prepare_run(job, three({"cat", "dog", "fox"}));
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->model->classes(), 3);
+  EXPECT_EQ(run->evaluation->label(1), 2) << "by its name";
+  EXPECT_THAT(prepare_run(job, three({"cat", "cow", "dog"})).error().message(),
+              HasSubstr("the label 'fox' of csv:" + file.string() + " is no class of the job"));
+  job.data.match = kMatchPosition;
+  EXPECT_FALSE(prepare_run(job, three({"cat", "dog", "fox"}))) << "their numbers differ";
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,0\n2,3,1\n")));
+  EXPECT_EQ(prepare_run(job, three({}))->model->classes(), 3);
+  job.training.data.classes = 2;
+  EXPECT_EQ(prepare_run(job, three({})).error().code(), "data-mismatch") << "the job says two";
+}
+
 TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
   const auto why = [](const std::string& data) {
     const auto job = parse_job("data = {" + data + "}", "job.toml");
