@@ -180,7 +180,7 @@ Result<void> check_mean(const protocol::NamedMean& mean) {
 
 Result<void> check_note(const protocol::reduce::Register& its) {
   STARLING_TRY(expect(!its.blame || its.blame->pieces != 0,
-                      "a member is blamed after no pieces, which counts from 1"));
+                      "the blame is after no pieces; they count from 1"));
   STARLING_TRY(expect(!its.held || its.lost.empty(),
                       "a registration names a mean and members that are lost"));
   return its.held ? check_mean(*its.held) : check_members(its.lost);

@@ -84,7 +84,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
     const auto blamed = blame();
     const bool is_unheard = blamed && liveness_.heard_at(blamed->member) <= current_->promised_at;
     if (is_unheard) in_vain = blamed;
-    if (in_vain) liveness_.call_silent(in_vain->member, now_);
+    if (in_vain && !in_vain->wrong) liveness_.call_silent(in_vain->member, now_);
   }
   commit.holder = self_;
   for (const Member m : std::exchange(askers_, {})) {
@@ -98,7 +98,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   next_ = after(at, ended.support);
   if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(ended.members, self_);
-  if (without_us && !is_left_out_) {
+  if (without_us && !is_left_out_ && records_->is_line_due("without us", now_)) {
     say(LogLevel::kWarning,
         fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
                     ended.attempt));

@@ -53,7 +53,7 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
   std::map<Member, Members> accusers;
   for (const auto& [member, registration] : gather_->registered.all()) {
     const auto& blame = registration.blame;
-    if (blame && std::ranges::binary_search(held_by, blame->member)) {
+    if (blame && !blame->wrong && std::ranges::binary_search(held_by, blame->member)) {
       accusers[blame->member].push_back(member);
     }
   }
@@ -82,28 +82,35 @@ bool AllReduceMachine::is_excluded(Progress at, Member member) const {
 
 // --- who has held up others for too long ---------------------------------------------------------
 
-// As long as a majority is left without them.
+// As long as a majority is left without them: first who sends wrong numbers, then who owes most. Of
+// two members either goes on alone.
 void AllReduceMachine::bar(Progress at) {
   barred_ = {.at = at};
-  const std::set<std::string> over = records_->over_budget(names_[self_], now_);
-  if (over.empty()) return;
+  const auto liars = records_->over_complaints(names_[self_], now_);
+  const auto slow = records_->over_budget(names_[self_], now_);
+  if (liars.empty() && slow.empty()) return;
+  std::vector<Member> over;
   std::size_t left = 0;
   for (Member m = 0; m < names_.size(); ++m) {
-    if (over.contains(names_[m])) {
-      barred_.members.insert(m);
-    } else if (!liveness_.is_lost(m, now_)) {
-      ++left;
-    }
+    if (!liveness_.is_lost(m, now_)) ++left;
+    if (liars.contains(names_[m]) || slow.contains(names_[m])) over.push_back(m);
   }
-  // Of two members either would go on alone.
-  const bool are_enough = options_.any_mean || 2 * left > names_.size();
-  if (!are_enough) return barred_.members.clear();
-  for (const Member m : barred_.members) {
+  std::ranges::sort(over, std::greater(), [&](Member m) {
+    return std::pair(liars.contains(names_[m]), records_->owed(names_[m], now_));
+  });
+  for (const Member m : over) {
+    const std::size_t others = left - (liveness_.is_lost(m, now_) ? 0 : 1);
+    const bool are_enough = 2 * others > names_.size() || (options_.any_mean && members() == 2);
+    if (!are_enough) continue;
+    left = others;
+    barred_.members.insert(m);
     if (!records_->is_line_due("barred: " + names_[m], now_)) continue;
-    say(LogLevel::kWarning,
-        fmt::format("exchange {}: {} has held up the others again and again: it takes the means of "
-                    "the others, and is seldom waited for",
-                    at.exchange, names_[m]));
+    const std::string_view why = liars.contains(names_[m])
+                                     ? "sends wrong numbers again and again, or says so of others"
+                                     : "has held up the others again and again";
+    say(LogLevel::kWarning, fmt::format("exchange {}: {} {}: it takes the means of the others, and "
+                                        "is seldom waited for",
+                                        at.exchange, names_[m], why));
   }
 }
 
@@ -112,7 +119,7 @@ void AllReduceMachine::charge_waits() {
   const Gather& gather = *gather_;
   const auto overdue = std::exchange(listed_.overdue, {});
   if (current_ && current_->joined != 0) {
-    if (const auto cause = gather.registered.find_cause()) {
+    if (const auto cause = gather.registered.find_cause(last_listed())) {
       charge(cause->first, cause->second, current_->joined_at);
     } else {
       for (const Member m : overdue) charge(self_, m, current_->joined_at);
@@ -138,15 +145,12 @@ void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
   records_->waited(names_[by], names_[of], charged_wait(since), now_);
 }
 
-// Wrong numbers cost the others nothing but another attempt, and are charged like a wait for a
-// piece. Who sends them is refused by the next member too, once the first is left out. So where one
-// member alone says so, it is the likelier cause: it takes the place of the one that is waited for.
+// Wrong numbers cost the others nothing but another attempt. They are counted like a wait for a
+// piece, all the same.
 void AllReduceMachine::charge(Member by, const Blame& blame, TimePoint since) {
   if (!blame.wrong) return charge(by, blame.member, since);
-  const bool is_seen = by == self_;
   if (blame.member >= names_.size() || by == blame.member) return;
-  records_->waited(names_[is_seen ? by : blame.member], names_[is_seen ? blame.member : by],
-                   piece_wait(), now_);
+  records_->complained(names_[by], names_[blame.member], piece_wait(), now_);
 }
 
 // Of the time in which this process itself ran.
@@ -158,10 +162,15 @@ Duration AllReduceMachine::charged_wait(TimePoint since) const {
 Member AllReduceMachine::cause_of(Member by, const Blame& blame) const {
   const Member of = blame.member;
   if (by == self_ || of == self_) return by == self_ ? of : by;
-  const Duration owed_by = records_->owed(names_[by], now_);
-  const Duration owed_of = records_->owed(names_[of], now_);
-  if (owed_by != owed_of) return owed_by > owed_of ? by : of;
-  return blame.wrong ? by : of;
+  if (!blame.wrong) {
+    return records_->owed(names_[by], now_) > records_->owed(names_[of], now_) ? by : of;
+  }
+  // Wrong numbers are refused by the next member too, once the first is left out. Where only these
+  // two are known, they take turns: who lies to one member alone loses as much as that one.
+  const std::size_t with_by = records_->complaints(names_[by], now_);
+  const std::size_t with_of = records_->complaints(names_[of], now_);
+  if (with_by != with_of) return with_by > with_of ? by : of;
+  return gather_->at.exchange % 2 == 0 ? by : of;
 }
 
 }  // namespace starling::collective

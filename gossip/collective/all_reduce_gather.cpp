@@ -63,7 +63,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     }
   }
   if (held && !is_quorum(held->members.size())) held->weak = true;
-  if (blame && blame->member == from) blame.reset();
+  if (blame && (blame->member == from || blame->member >= names_.size())) blame.reset();
   add(from, std::move(registration));
 }
 
@@ -144,7 +144,7 @@ bool AllReduceMachine::is_complete() const {
   if (standing != nullptr && registered.backs(registered.holders(standing->sha256))) return true;
   const auto& asked_at = gather_->asked_at;
   const auto cause = asked_at && now_ >= *asked_at + options_.answer / kGraceParts
-                         ? registered.find_cause()
+                         ? registered.find_cause(last_listed())
                          : std::nullopt;
   const auto is_lost_to_others = [&](Member member) {
     return cause && (cause->second.member == member || registered.is_lost_to_any(member));
@@ -248,7 +248,7 @@ void AllReduceMachine::decide() {
                        .holders = held_by});
   }
   SentList list{.to = registered.members()};
-  const auto cause = registered.find_cause();
+  const auto cause = registered.find_cause(last_listed());
   if (cause && registered.contains(cause->second.member)) {
     list.apart = {cause->first, cause->second.member};
     const auto& [by, of] = *list.apart;
@@ -271,6 +271,7 @@ void AllReduceMachine::decide() {
   list.to = registered.reducible(std::move(list.to), liveness_.lost(now_), list.apart);
   list.mean.members = list.to;
   count_list();
+  listed_.members = list.to;
   send_lists(std::move(list));
 }
 
@@ -278,6 +279,11 @@ void AllReduceMachine::count_list() {
   if (lists_of(gather_->at) == 0) listed_ = Lists{.at = gather_->at};
   listed_.attempt = gather_->attempt;
   ++listed_.count;
+}
+
+const Members& AllReduceMachine::last_listed() const {
+  static const Members kNobody;
+  return lists_of(gather_->at) > 0 ? listed_.members : kNobody;
 }
 
 unsigned AllReduceMachine::lists_of(Progress at) const {
@@ -380,7 +386,7 @@ TimePoint AllReduceMachine::run_ends_at() const {
   const SentList& list = *gather_->list;
   const bool any_done = list.awaited.size() < list.to.size();
   Duration wait = stretched(piece_wait());
-  if (!last_) wait = std::max(wait, options_.stragglers.initial);  // links may come yet
+  if (!has_ended_any()) wait = std::max(wait, options_.stragglers.initial);  // links may come yet
   TimePoint end = list.progress_at + (any_done ? 3 * wait / 4 : kRunWaits * wait);
   for (const Member m : list.awaited) end = liveness_.waits_until(m, list.progress_at, end);
   return end;

@@ -68,6 +68,7 @@ void AllReduceMachine::learn_from(const AllReduceMachine& former) {
   arrivals_.learn_from(former.arrivals_);
   pieces_.learn_from(former.pieces_);
   claims_.pace() = former.claims_.pace();
+  goes_on_ = former.has_ended_any();
   is_left_out_ = former.is_left_out_;
   missing_said_at_ = former.missing_said_at_;
 }

@@ -101,6 +101,7 @@ class AllReduceMachine final : public Reducer {
     AttemptBounds bounds;
     unsigned passed_on = 0;              // so often to another gatherer who might hear more
     std::map<Member, unsigned> failed;   // attempts that we left in vain, by gatherer
+    std::map<Member, unsigned> refused;  // the same, since we got wrong numbers
     std::optional<Blame> blame;          // of the attempt before
     std::vector<SendPiece> sent;         // in the attempt at hand
     EarlyPieces early;                   // of the attempt promised, until its list comes
@@ -145,6 +146,7 @@ class AllReduceMachine final : public Reducer {
     Progress at;
     Attempt attempt = 0;  // of the last one
     unsigned count = 0;
+    Members members = {};            // who was to reduce in the last one
     std::set<Member> overdue = {};   // of the last one: others were done, and they did not say so
     std::set<Member> excluded = {};  // whose registrations count no more
   };
@@ -258,6 +260,7 @@ class AllReduceMachine final : public Reducer {
   void decide();
   void count_list();
   unsigned lists_of(Progress at) const;
+  const Members& last_listed() const;
   bool was_listed(Progress at, Attempt attempt) const;
   void send_lists(SentList list);
   void begin_again(Member gatherer);
@@ -276,6 +279,8 @@ class AllReduceMachine final : public Reducer {
   bool is_barred(Member member) const { return barred_.members.contains(member); }
   // Links may be missing before, and nobody is charged for a wait.
   bool has_started() const { return last_ || options_.any_mean; }
+  // Here or in the machine that this one has learned from: links are made.
+  bool has_ended_any() const { return last_ || goes_on_; }
   void charge_waits();
   void charge_late();
   void charge(Member by, Member of, TimePoint since);
@@ -334,6 +339,7 @@ class AllReduceMachine final : public Reducer {
       std::make_shared<MemberRecords>(MemberRecords::Options{});
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::set<Member> askers_;  // where we are in this exchange: who gathers may not be in their reach
+  bool goes_on_ = false;
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.
   std::optional<EndedExchange> former_;

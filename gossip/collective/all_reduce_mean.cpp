@@ -64,12 +64,14 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     wait();
     return accept(std::move(mean));
   }
-  say(LogLevel::kWarning,
-      fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
-                  "not asked again",
-                  names_[piece.from],
-                  is_near ? "other numbers than" : "numbers too far from this peer's model as",
-                  c.at.exchange, piece.attempt));
+  if (records_->is_line_due("false mean: " + names_[piece.from], now_)) {
+    say(LogLevel::kWarning,
+        fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
+                    "not asked again",
+                    names_[piece.from],
+                    is_near ? "other numbers than" : "numbers too far from this peer's model as",
+                    c.at.exchange, piece.attempt));
+  }
   c.false_donors.insert(piece.from);
   if (for_attempt) give_up_source();
   if (for_end && c.ended->asked() == piece.from) try_next_source();

@@ -115,7 +115,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
   Current& c = *current_;
   const auto apart = list.apart;
   const bool accuses = apart && *apart < names_.size() && *apart != self_;
-  if (accuses) liveness_.call_silent(*apart, now_);
+  const bool is_wrong = c.blame && c.blame->wrong;  // and not silent
+  if (accuses && !is_wrong) liveness_.call_silent(*apart, now_);
   // It was the cause for which all waited, as the gatherer found.
   if (accuses && c.blame && c.blame->member == *apart) charge(self_, *c.blame, c.joined_at);
   // How late the last one was, as far as a member sees it that may be the next gatherer.
@@ -131,7 +132,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   auto& [mean, holder] = standing;
   if (!is_awaited(from, at, attempt, mean.members) || holder >= names_.size()) return;
   // Others have got all that they waited for.
-  if (current_->blame) liveness_.call_silent(current_->blame->member, now_);
+  const auto& blame = current_->blame;
+  if (blame && !blame->wrong) liveness_.call_silent(blame->member, now_);
   begin_attempt(attempt, mean.weak, mean.members);
   if (holds(mean.sha256)) return accept({std::move(mean), current_->held.floats});
   if (holder != self_) fetch(std::move(standing));
@@ -185,9 +187,10 @@ void AllReduceMachine::refuse_numbers(Member from) {
   }
   c.blame = Blame{.member = from, .pieces = 1, .wrong = true};
   const Member gatherer = owner(c.promised);
-  const bool is_no_use = from == gatherer || c.failed[gatherer] >= kListsMax + 1;
-  if (from == gatherer && has_started()) charge(self_, *c.blame, now_);
-  try_again_with(is_no_use ? gatherer_after(gatherer) : gatherer);
+  const bool is_no_use = from == gatherer || ++c.refused[gatherer] > kListsMax;
+  if (from == gatherer) charge(self_, *c.blame, now_);
+  const Attempt next = next_attempt(is_no_use ? gatherer_after(gatherer) : gatherer);
+  take_part_in(std::max(next, c.bounds.later()));
 }
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
@@ -274,7 +277,7 @@ std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
   const Current& c = *current_;
   // In the first exchange links may still be made.
   const bool is_starting =
-      !last_ && (c.run || !liveness_.is_met(*member)) && !liveness_.silent_since(*member);
+      !has_ended_any() && (c.run || !liveness_.is_met(*member)) && !liveness_.silent_since(*member);
   // Another was waited for in vain before: the gatherer may be the cause.
   const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
   const Duration longest = waits_for_list() ? for_list : piece_wait();
@@ -295,7 +298,7 @@ TimePoint AllReduceMachine::probe_deadline() const {
   // An answer may take as long as a piece, since it waits behind pieces on a slow link. In the
   // first exchange nobody knows yet how long that is.
   Duration wait = stretched(piece_wait());
-  if (!last_) wait = std::max(wait, options_.stragglers.initial);
+  if (!has_ended_any()) wait = std::max(wait, options_.stragglers.initial);
   const Duration half = wait / 2;
   if (c.probed_at) return *c.probed_at + half;
   const TimePoint since = waits_for_list() ? c.promised_at : c.waits_since;

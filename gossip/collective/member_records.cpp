@@ -63,6 +63,53 @@ std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePo
   }
 }
 
+void MemberRecords::complained(const std::string& by, const std::string& of, Duration wait,
+                               TimePoint now) {
+  std::erase_if(complaints_,
+                [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
+  auto& budget = complaints_.try_emplace({by, of}, options_.forgiven).first->second;
+  budget.spend(std::min(wait, budget.left(kBudgetsMax * options_.budget, now)), now);
+}
+
+std::size_t MemberRecords::complaints(const std::string& member, TimePoint now) const {
+  std::set<std::string> others;
+  for (const auto& [pair, budget] : complaints_) {
+    if (budget.owed(now) == Duration{}) continue;
+    if (pair.first == member) others.insert(pair.second);
+    if (pair.second == member) others.insert(pair.first);
+  }
+  return others.size();
+}
+
+std::set<std::string> MemberRecords::over_complaints(const std::string& self, TimePoint now) const {
+  struct Part {
+    std::set<std::string> others;
+    Duration owed{};
+  };
+  std::set<std::string> over;
+  while (true) {
+    std::map<std::string, Part> parts;
+    for (const auto& [pair, budget] : complaints_) {
+      if (over.contains(pair.first) || over.contains(pair.second)) continue;
+      for (const auto& [member, other] : {pair, Pair(pair.second, pair.first)}) {
+        parts[member].others.insert(other);
+        parts[member].owed += budget.owed(now);
+      }
+    }
+    const auto is_over = [&](const auto& entry) {
+      const auto& [member, part] = entry;
+      const bool is_known = part.others.size() > 1 || part.others.contains(self);
+      return member != self && is_known && part.owed >= options_.budget;
+    };
+    std::erase_if(parts, [&](const auto& entry) { return !is_over(entry); });
+    const auto most = std::ranges::max_element(parts, {}, [](const auto& entry) {
+      return std::pair(entry.second.others.size(), entry.second.owed);
+    });
+    if (most == parts.end()) return over;
+    over.insert(most->first);
+  }
+}
+
 void MemberRecords::came_to_nothing(const std::string& member, TimePoint now, Duration wait) {
   Word& word = words_[member];
   word.doubted_until = now + wait * (1U << std::min(word.came_to_nothing++, kDoubtDoublingsMax));

@@ -40,6 +40,14 @@ class MemberRecords {
   // the two of one wait the one that was waited for is taken. Never `self`.
   std::set<std::string> over_budget(const std::string& self, TimePoint now) const;
 
+  // `by` complains of wrong numbers of `of`: one of the two lies. Counted like a wait of so long.
+  void complained(const std::string& by, const std::string& of, Duration wait, TimePoint now);
+  // With so many others it has a part in complaints. Who sends wrong numbers to several, or says so
+  // of several, has more than these.
+  std::size_t complaints(const std::string& member, TimePoint now) const;
+  // Who has used up its budget by complaints with two members, or with `self`.
+  std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
+
   // A member said that it is further, was believed, and a model came, or none: its word alone is
   // doubted for `wait`, and for twice as long each time, up to 64 times.
   void came_true(const std::string& member) { words_.erase(member); }
@@ -64,6 +72,7 @@ class MemberRecords {
   using Pair = std::pair<std::string, std::string>;  // by, of
   std::map<Pair, gossip::WaitBudget> waits_;
   std::map<Pair, gossip::WaitBudget> late_;  // of these, since they came last
+  std::map<Pair, gossip::WaitBudget> complaints_;
   std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;

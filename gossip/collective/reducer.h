@@ -32,8 +32,8 @@ using Members = std::vector<Member>;
 struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
   Progress at;
   Floats input;
-  // A mean that is further from `input` than this is wrong: whoever sends a piece that would lead
-  // to one is left out (Reduction).
+  // A mean that is further from `input` than this is wrong, and a piece that would lead to one is
+  // refused (Reduction).
   double distance_max = std::numeric_limits<double>::infinity();
 };
 // Agreement rests on neither of these. A new link gets again what may have been lost with the old

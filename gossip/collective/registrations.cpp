@@ -69,12 +69,13 @@ bool Registrations::backs(const Members& list) const {
   return (!started_again_ && rule_.is_quorum(remember)) || list.size() == rule_.members;
 }
 
-std::optional<std::pair<Member, Blame>> Registrations::find_cause() const {
+std::optional<std::pair<Member, Blame>> Registrations::find_cause(const Members& listed) const {
   std::optional<std::pair<Member, Blame>> first;
   const auto rank = [](const Blame& blame) { return std::pair(!blame.wrong, blame.pieces); };
   for (const auto& [member, its] : all_) {
     const auto& blame = its.blame;
-    if (blame && (!first || rank(*blame) < rank(first->second))) first = {member, *blame};
+    if (!blame || (!listed.empty() && !std::ranges::binary_search(listed, blame->member))) continue;
+    if (!first || rank(*blame) < rank(first->second)) first = {member, *blame};
   }
   return first;
 }

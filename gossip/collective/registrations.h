@@ -53,7 +53,8 @@ class Registrations {
   // Whether a mean that all of these hold counts as backed.
   bool backs(const Members& list) const;
   // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.
-  std::optional<std::pair<Member, Blame>> find_cause() const;
+  // Only members that were `listed` can have been waited for; empty: nobody was.
+  std::optional<std::pair<Member, Blame>> find_cause(const Members& listed) const;
   // Of `members` all but as few as make every two of the rest hear each other, ourselves in any
   // case. `lost`: to us. `apart`: are not to be together.
   Members reducible(Members members, const Members& lost,

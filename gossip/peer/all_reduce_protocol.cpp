@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 #include "gossip/algorithms/algorithm_state.h"
@@ -168,9 +169,12 @@ void AllReduceProtocol::trained(double loss_sum, const LocalPhase& phase) {
 
 void AllReduceProtocol::reduce() {
   const std::span<const float> own = algorithm_->message(0).first;
+  const double distance_max = usual_.limit_of_mean(own);
+  // To numbers that are none nothing is near.
+  if (!std::isfinite(distance_max)) return host_.failed(diverged(phase_of(at_.exchange).step));
   state_ = State::kReducing;
   on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end())),
-                       usual_.limit_now(self_, own)});
+                       distance_max});
 }
 
 void AllReduceProtocol::perform(collective::Finished& finished) {
@@ -368,8 +372,7 @@ void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
   const auto* const content = std::get_if<ReducePiece>(&whole.transfer.content);
   if (content == nullptr) return;  // an earlier session took it
   const ReducePiece& piece = *content;
-  // Finite or not: the sum of others' numbers may be none, and all who wait for it have to hear it.
-  // The mean is judged in the end, by all alike.
+  // Numbers or not: the machine judges them, and finds out who sent them.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       piece.floats);
   on(collective::PieceReceived{from, whole.transfer.epoch,

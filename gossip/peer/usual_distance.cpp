@@ -57,8 +57,9 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
   return true;
 }
 
-double UsualDistance::limit_now(protocol::Member from, std::span<const float> own) const {
-  return limit_of(from, measure(own, own).norm);
+double UsualDistance::limit_of_mean(std::span<const float> own) const {
+  const double usual = of_all_.size() > 0 ? kTimesUsual * of_all_.median() : 0;
+  return std::max(kTimesNorm * measure(own, own).norm, usual);
 }
 
 double UsualDistance::limit_of(protocol::Member from, double norm) const {

@@ -20,8 +20,9 @@ class UsualDistance {
   // Whether the sender's vector may be used; notes how far it was if so. O(d). What is not a
   // number is not used. Requires: as many elements as `own`.
   bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
-  // Beyond which it would not accept one now. O(d).
-  double limit_now(protocol::Member from, std::span<const float> own) const;
+  // How far a mean of members that agree on their models may be: as above, and 8 norms from the
+  // beginning, where all begin near each other. No number where `own` is none. O(d).
+  double limit_of_mean(std::span<const float> own) const;
   // Of a model that is copied: kRefused beyond 8 times the norm of one's own, which is of exchange
   // `ours`. In the first eight, where one's own may be hardly trained, kSuspect: kRefused beyond
   // 1,000 times. O(d).

@@ -652,7 +652,61 @@ TEST(AllReduceHostile, WhoSendsWrongNumbersIsLeftOut) {
           EXPECT_EQ(is_named(network, m, "sent numbers"), spoils && m == self) << m;
           if (m != self) EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
         }
-        EXPECT_EQ(is_named(network, self, "has held up the others"), spoils);
+        EXPECT_EQ(is_named(network, self, "sends wrong numbers again and again"), spoils);
+      }
+    }
+  }
+}
+
+// To one member alone, whose word stands against its own: both are left out in turn, so the liar
+// loses as much.
+TEST(AllReduceHostile, WhoSendsWrongNumbersToOneIsLeftOutAsOftenAsThatOne) {
+  for (const std::size_t floats : {13U, 60'000U}) {  // a tree, a ring
+    for (const auto& [self, victim] : {std::pair{2U, 3U}, {1U, 2U}, {0U, 2U}, {3U, 2U}}) {
+      SCOPED_TRACE(::testing::Message() << self << " to " << victim << ", " << floats);
+      World world = liars_world(1);
+      world.floats = floats;
+      world.exchanges = floats > 1000 ? 30 : 100;
+      world.distance_max = 1e9;
+      ReduceNetwork network(world);
+      network.spoil_numbers(self, 1e30F, victim);
+      ASSERT_EQ(network.run(), "") << network.trace();
+      EXPECT_EQ(network.disagreement(), "");
+      EXPECT_LT(pace_of(network).mean, 0.5);
+      std::map<Member, std::size_t> in;
+      for (const Finished& result : network.finished(4)) {
+        for (const Member m : result.members) ++in[m];
+      }
+      EXPECT_GE(in[victim], 4 * world.exchanges / 10);
+      EXPECT_GE(in[victim] + world.exchanges / 10, in[self]);
+      EXPECT_FALSE(is_named(network, victim, "sends wrong numbers again and again"));
+    }
+  }
+}
+
+// Blames a member that is in no list, or none at all, so that nobody looks at what others say of
+// it.
+TEST(AllReduceHostile, WhoBlamesThoseThatAreNotThereHidesNothing) {
+  for (const Member blamed : {1000U, 3U}) {
+    for (const bool wrong : {false, true}) {
+      for (Member self = 1; self < kOfLiar; ++self) {
+        SCOPED_TRACE(::testing::Message() << "member " << self << " blames " << blamed);
+        World world = liars_world(1);
+        world.seconds_max = 3000;
+        ReduceNetwork network(world);
+        network.give_no_pieces(self);
+        network.forge = [&](Member from, Member, protocol::ReduceNote& note) {
+          auto* const its = std::get_if<reduce::Register>(&note.what);
+          if (from == self && its != nullptr) {
+            its->lost.clear();
+            its->blame = protocol::Blame{blamed, 1, wrong};
+          }
+          return true;
+        };
+        network.do_not_await(self);
+        ASSERT_EQ(network.run(), "");
+        EXPECT_EQ(network.disagreement(self), "");
+        EXPECT_LT(pace_of(network).most, 40);
       }
     }
   }

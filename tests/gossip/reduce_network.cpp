@@ -301,7 +301,7 @@ void ReduceNetwork::arrive(Member to, PieceReceived piece, std::size_t checksum)
   std::vector<float> copy(piece.floats.values.begin(), piece.floats.values.end());
   const bool is_mean = piece.place >> 32 != static_cast<std::uint64_t>(Phase::kScatter);
   if (is_mean && changed_.contains({piece.from, to}) && !copy.empty()) copy[0] += 1;
-  const auto spoilt = spoilt_.find(piece.from);
+  const auto spoilt = spoilt_.find({piece.from, to});
   if (spoilt != spoilt_.end()) std::ranges::fill(copy, spoilt->second);
   piece.floats = share(std::move(copy));
   feed(to, std::move(piece));

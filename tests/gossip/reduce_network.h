@@ -91,8 +91,12 @@ class ReduceNetwork final
   void give_no_pieces(Member member) { nodes_[member].gives_pieces = false; }
   // Means and segments of them arrive changed from now on.
   void change_means(Member from, Member to) { changed_.insert({from, to}); }
-  // What its pieces and the means that it gives hold from now on.
-  void spoil_numbers(Member member, float number) { spoilt_[member] = number; }
+  // What its pieces and the means that it gives hold from now on, to all or to one.
+  void spoil_numbers(Member member, float number, std::optional<Member> to = {}) {
+    for (Member m = 0; m < members(); ++m) {
+      if (!to || m == *to) spoilt_[{member, m}] = number;
+    }
+  }
   // The exchange that it has begun, or is to begin.
   Progress place(Member member) const;
   // Its process ends and is back after this time, so many of its exchanges earlier; what it ended
@@ -159,9 +163,9 @@ class ReduceNetwork final
   std::vector<Node> nodes_;
   std::multimap<std::size_t, Member> kills_;
   std::map<std::pair<Member, Exchange>, double> delays_;
-  std::map<Member, float> spoilt_;
-  std::set<std::pair<Member, Member>> changed_;  // pieces from, to
-  std::map<Exchange, TimePoint> ended_;          // first
+  std::map<std::pair<Member, Member>, float> spoilt_;  // from, to
+  std::set<std::pair<Member, Member>> changed_;        // pieces from, to
+  std::map<Exchange, TimePoint> ended_;                // first
   std::size_t messages_ = 0;
   std::string trace_;
   std::string torn_;

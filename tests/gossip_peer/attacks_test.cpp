@@ -320,6 +320,15 @@ TEST_P(OneOfFiveAttacks, WithHugeNumbersThroughoutOnSkewedData) {
   expect_numbers_named(outcome);
 }
 
+// Its word stands against that of the one that it lies to.
+TEST_P(OneOfFiveAttacks, WithHugeNumbersToOneOnSkewedData) {
+  use("balanced-dirichlet:alpha=0.1");
+  const Outcome outcome = attacked("to one, skewed", [](PeerWorld& world) {
+    falsify(world, 1e30F, [](std::size_t to) { return to == 0; });
+  });
+  expect_accurate(outcome);
+}
+
 // One that cannot be, the end of the run, and the exchange before it.
 TEST_P(OneOfFiveAttacks, ByClaimingToBeFarAhead) {
   for (const Exchange exchange : {Exchange{1} << 60, Exchange{kSteps}, Exchange{kSteps - 1}}) {
