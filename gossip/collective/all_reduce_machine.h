@@ -46,6 +46,7 @@ class AllReduceMachine final : public Reducer {
   Duration piece_wait() const override;
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
+  bool has_ended() const { return last_.has_value(); }
   // It did not answer in time, and was not heard since.
   bool is_silent(Member member) const { return liveness_.silent_since(member).has_value(); }
   // Whom this member waits for, if for a single one.

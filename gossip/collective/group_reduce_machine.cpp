@@ -234,13 +234,15 @@ void GroupReduceMachine::begin_now() {
   give(exchange, Begin{of_machine(exchange), begin.input, begin.distance_max});
 }
 
-// All that are not around the exchange that is about to begin. Whoever goes back, to the model of a
-// quorum, knows nothing of what follows there.
+// All that are not around the exchange that is about to begin, and those that were passed over for
+// the model of others: who asks about one hears that we do not come. Whoever goes back, to the
+// model of a quorum, knows nothing of what follows there.
 void GroupReduceMachine::forget_groups(Exchange exchange) {
   const bool goes_back = exchange < at_.exchange;
   std::erase_if(groups_, [&](const auto& entry) {
     const Exchange of = entry.first;
     if (goes_back && of >= exchange) return true;
+    if (of < exchange && !entry.second.machine.has_ended()) return true;
     return (of + kKept < exchange && of != ended_last_) || of > exchange + kAhead;
   });
 }
