@@ -726,7 +726,7 @@ TEST(AllReduceHostile, WhoSaysThatOthersSendWrongNumbersHarmsNobody) {
         auto* const its = std::get_if<reduce::Register>(&note.what);
         if (from == self && its != nullptr) {
           its->held.reset();
-          its->blame = protocol::Blame{of_one ? 3 : ++lie % kOfLiar, 1, true};
+          its->blame = protocol::Blame{of_one ? 3U : static_cast<Member>(++lie % kOfLiar), 1, true};
         }
         return true;
       };

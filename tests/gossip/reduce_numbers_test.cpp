@@ -4,9 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <limits>
-#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/rng.h"
 #include "gossip/collective/reduction.h"

@@ -25,7 +25,6 @@ namespace reduce = protocol::reduce;
 using protocol::VectorTransfer;
 using starling::testing::PeerWorld;
 using namespace std::chrono_literals;
-using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
