@@ -49,9 +49,9 @@ class World {
   void run(double until, double rate, int steps = 1) {
     rate_ = rate;
     steps_ = steps;
-    bool is_over = false;
-    events_.schedule(TimePoint{} + from_seconds(until), [&] { is_over = true; });
-    while (!is_over) (*events_.pop())();
+    const TimePoint end = TimePoint{} + from_seconds(until);
+    events_.schedule(end, [] {});  // others come before it or after
+    while (events_.now() < end) (*events_.pop())();
   }
   AsyncAlgorithm<T>& node(Node i) { return *nodes_[i]; }
   Matrix models() const {
