@@ -210,7 +210,7 @@ struct NamedMean {
   friend bool operator==(const NamedMean&, const NamedMean&) = default;
 };
 
-// A member has waited for `member` in vain, or got wrong numbers of it.
+// What a member complains of: nothing came from `member`, or numbers that cannot be right.
 struct Blame {
   Member member = 0;
   std::uint16_t pieces = 1;  // that it had when it gave up, and 1
@@ -233,7 +233,7 @@ struct Register {  // to the gatherer: I have begun, and take part in nothing be
 struct List {  // from the gatherer: reduce among `members`
   std::vector<Member> members;
   bool weak = false;                 // their mean will be
-  std::optional<Member> apart = {};  // you waited for it in vain: it is kept apart from you
+  std::optional<Member> apart = {};  // whom you blamed: no list has both of you for now
   friend bool operator==(const List&, const List&) = default;
 };
 

@@ -145,7 +145,7 @@ const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
-// `otherwise`: while nobody can say yet whether it is.
+// `otherwise` is the answer as long as nobody knows yet whether the exchange is over.
 bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
                                       reduce::What otherwise) {
   const EndedExchange* const ended = ended_with(at);

@@ -12,13 +12,17 @@ constexpr unsigned kDoubtDoublingsMax = 6;
 
 }  // namespace
 
-Duration MemberRecords::waited(const std::string& by, const std::string& of, Duration wait,
-                               TimePoint now) {
-  std::erase_if(waits_, [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
-  auto& budget = waits_.try_emplace({by, of}, options_.forgiven).first->second;
+Duration MemberRecords::spend(Budgets& budgets, Pair pair, Duration wait, TimePoint now) const {
+  std::erase_if(budgets, [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
+  auto& budget = budgets.try_emplace(std::move(pair), options_.forgiven).first->second;
   const Duration counted = std::min(wait, budget.left(kBudgetsMax * options_.budget, now));
   budget.spend(counted, now);
   return counted;
+}
+
+Duration MemberRecords::waited(const std::string& by, const std::string& of, Duration wait,
+                               TimePoint now) {
+  return spend(waits_, {by, of}, wait, now);
 }
 
 void MemberRecords::was_late(const std::string& by, const std::string& of, Duration wait,
@@ -65,10 +69,7 @@ std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePo
 
 void MemberRecords::complained(const std::string& by, const std::string& of, Duration wait,
                                TimePoint now) {
-  std::erase_if(complaints_,
-                [now](const auto& entry) { return entry.second.owed(now) == Duration{}; });
-  auto& budget = complaints_.try_emplace({by, of}, options_.forgiven).first->second;
-  budget.spend(std::min(wait, budget.left(kBudgetsMax * options_.budget, now)), now);
+  (void)spend(complaints_, {by, of}, wait, now);
 }
 
 std::size_t MemberRecords::complaints(const std::string& member, TimePoint now) const {

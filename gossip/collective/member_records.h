@@ -68,11 +68,15 @@ class MemberRecords {
     TimePoint doubted_until{};
   };
 
-  Options options_;
   using Pair = std::pair<std::string, std::string>;  // by, of
-  std::map<Pair, gossip::WaitBudget> waits_;
-  std::map<Pair, gossip::WaitBudget> late_;  // of these, since they came last
-  std::map<Pair, gossip::WaitBudget> complaints_;
+  using Budgets = std::map<Pair, gossip::WaitBudget>;
+  // How much of it counts.
+  Duration spend(Budgets& budgets, Pair pair, Duration wait, TimePoint now) const;
+
+  Options options_;
+  Budgets waits_;
+  Budgets late_;  // of these, since they came last
+  Budgets complaints_;
   std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;

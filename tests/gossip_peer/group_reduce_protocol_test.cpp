@@ -26,6 +26,12 @@ NetOptions in_groups(std::uint64_t steps, std::uint32_t nodes, std::uint32_t gro
 }
 
 Exchange exchange_of(const PeerWorld& world, std::size_t i) { return world.progress(i).exchange; }
+// By the first peer, within this time.
+Exchange ended_in(PeerWorld& world, Duration time) {
+  const Exchange before = exchange_of(world, 0);
+  world.run_for(time);
+  return exchange_of(world, 0) - before;
+}
 
 TEST(PeersInGroups, WithoutFaultsHaveTheBitsOfTheRecurrence) {
   for (const auto& [nodes, group] : {std::pair{16U, 4U}, {11U, 4U}, {5U, 8U}, {7U, 2U}}) {
@@ -80,15 +86,10 @@ TEST(PeersInGroups, OneHeldLinkIsRemembered) {
         world.phase = [&world] { return from_seconds(world.rng.uniform(0.05, 0.1)); };
         world.begin();
         world.run_to_exchange(0, 50);
-        const auto ended_in = [&](Duration time) {
-          const Exchange before = exchange_of(world, 0);
-          world.run_for(time);
-          return exchange_of(world, 0) - before;
-        };
-        const Exchange undisturbed = ended_in(60s);
+        const Exchange undisturbed = ended_in(world, 60s);
         world.network.cut(world.peers[a]->name, world.peers[b]->name);
         if (both) world.network.cut(world.peers[b]->name, world.peers[a]->name);
-        EXPECT_GT(ended_in(60s), undisturbed * 7 / 10);
+        EXPECT_GT(ended_in(world, 60s), undisturbed * 7 / 10);
       }
     }
   }
@@ -183,20 +184,15 @@ TEST(PeersInGroups, WhoIsStoppedNowAndThenBlamesNobody) {
     world.phase = [&world] { return from_seconds(world.rng.uniform(0.004, 0.012)); };
     world.begin();
     world.run_to_exchange(0, 50);
-    const auto ended_in = [&](Duration time) {
-      const Exchange before = exchange_of(world, 0);
-      world.run_for(time);
-      return exchange_of(world, 0) - before;
-    };
-    const Exchange undisturbed = ended_in(20s);
+    const Exchange undisturbed = ended_in(world, 20s);
     for (int i = 0; i < 9; ++i) {
       world.freeze(kStopped);
       world.run_for(5s);
       world.thaw(kStopped);
       world.run_for(5s);
     }
-    EXPECT_GT(ended_in(20s), undisturbed * 8 / 10);
-    EXPECT_GT(ended_in(20s), undisturbed * 9 / 10);
+    EXPECT_GT(ended_in(world, 20s), undisturbed * 8 / 10);
+    EXPECT_GT(ended_in(world, 20s), undisturbed * 9 / 10);
     for (std::size_t i = 0; i < world.peers.size(); ++i) {
       for (const std::string& line : world.said(i)) {
         const bool names = line.find("has held up the others") != std::string::npos;
