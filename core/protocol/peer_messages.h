@@ -218,6 +218,14 @@ struct Blame {
   friend bool operator==(const Blame&, const Blame&) = default;
 };
 
+// The longest wait of a member for a piece of another in one attempt.
+struct Waited {
+  Member of = 0;
+  std::uint16_t piece = 1;  // as in Blame: of two who waited as long, the lower one waited first
+  std::uint32_t milliseconds = 0;
+  friend bool operator==(const Waited&, const Waited&) = default;
+};
+
 // What a note of an all-reduce says (gossip/collective/all_reduce_machine.h): members register with
 // the gatherer of an attempt, which names those who reduce and commits their mean.
 namespace reduce {
@@ -245,6 +253,7 @@ struct Standing {  // from the gatherer, in place of a list: take this mean from
 
 struct Done {  // to the gatherer: I hold this mean in `attempt`
   Sha256Digest sha256 = {};
+  std::optional<Waited> waited = {};
   friend bool operator==(const Done&, const Done&) = default;
 };
 

@@ -418,8 +418,11 @@ Result<reduce::What> read_note(schema::ReduceNote::Reader from) {
       return reduce::List{.members = std::move(members),
                           .weak = from.getWeak(),
                           .apart = count != 0 ? std::optional(other) : std::nullopt};
-    case kDone:
-      return reduce::Done{sha256};
+    case kDone: {
+      reduce::Done its{.sha256 = sha256};
+      if (count != 0) its.waited = protocol::Waited{other, count, from.getHeld()};
+      return its;
+    }
     case kCommit:
       return reduce::Commit{std::move(members), sha256, count, other};
     case kWant:

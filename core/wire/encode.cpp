@@ -419,6 +419,10 @@ void write_note(schema::ReduceNote::Builder to, const reduce::Standing& its) {
 
 void write_note(schema::ReduceNote::Builder to, const reduce::Done& its) {
   to.setSha256(data(its.sha256));
+  if (!its.waited) return;
+  to.setOther(its.waited->of);
+  to.setCount(its.waited->piece);
+  to.setHeld(its.waited->milliseconds);
 }
 
 void write_note(schema::ReduceNote::Builder to, const reduce::Commit& its) {

@@ -219,7 +219,7 @@ struct MixAnswer {
 #      count of the blame, fresh
 #   1  List: members, weak, other that is kept apart (count is 1);
 #      Standing (held is not 0): held, members, sha256 and weak of the mean, other that holds it
-#   2  Done: sha256
+#   2  Done: sha256; other, count and held as milliseconds of the longest wait (count is 0: none)
 #   3  Commit: members, sha256, other that holds it, count of the support
 #   4  Want: sha256, held as attempt
 #   5  Ask

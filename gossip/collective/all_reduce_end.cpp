@@ -12,6 +12,24 @@ namespace starling::collective {
 namespace {
 
 constexpr Duration kSayEvery = std::chrono::seconds(10);
+// An exchange is slow that takes so many times this member's work before it, if it is longer than
+// this part of the longest silence.
+constexpr int kSlowTimes = 4;
+constexpr int kSlowParts = 4;
+
+using MemberWaits = std::vector<std::pair<Member, Waited>>;
+
+// Of all who waited long for a piece, the others waited because of this one.
+const MemberWaits::value_type* find_first_wait(const MemberWaits& waits) {
+  const auto time = [](const auto& wait) { return std::uint64_t{wait.second.milliseconds}; };
+  const auto longest = std::ranges::max_element(waits, {}, time);
+  const MemberWaits::value_type* first = nullptr;
+  for (const auto& wait : waits) {
+    const bool is_long = 4 * time(wait) >= time(*longest);
+    if (is_long && (first == nullptr || wait.second.piece < first->second.piece)) first = &wait;
+  }
+  return first;
+}
 
 }  // namespace
 
@@ -56,6 +74,7 @@ void AllReduceMachine::settle(const Commit& commit) {
   gathered_.reset();
   const Gather* const gather = gather_ && gather_->at == commit.at ? &*gather_ : nullptr;
   if (gather != nullptr) gathered_ = {gather->first_at, lateness_max()};
+  say_who_was_slow(commit);
   ended_at_ = now_;
   gatherer_ = owner(commit.attempt);
   expected_ = {commit.members.begin(), commit.members.end()};
@@ -127,6 +146,51 @@ void AllReduceMachine::say_who_is_missing(const Commit& commit) {
         liveness_.is_lost(m, now_) ? "does not answer" : "late, or not in reach of all");
   });
   say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
+}
+
+// Whom a slow exchange waited for. Who is late below all deadlines is waited for in each exchange,
+// and nothing else shows who it is. A member sees when lists and commits come; only their gatherer
+// knows for whom it waited.
+void AllReduceMachine::say_who_was_slow(const Commit& commit) {
+  if (!current_ || !current_->failed.empty() || !has_ended_any()) return;
+  const Current& c = *current_;
+  const Duration took = now_ - c.begun_at;
+  const Duration least = options_.answer / kSlowParts;
+  if (took < kSlowTimes * c.work.value_or(least)) return;
+  const auto is_cause = [&](Duration wait, int part) {
+    return wait >= std::max(took / part, least);
+  };
+  const auto seconds = [](Duration wait) { return fmt::format("{:.1f} s", to_seconds(wait)); };
+  const Member gatherer = owner(commit.attempt);
+  if (gatherer != self_) {
+    const Duration for_list = c.joined_at - c.promised_at;
+    const Duration for_commit = c.held.attempt == commit.attempt ? now_ - c.held_at : Duration{};
+    if (!is_cause(for_list + for_commit, 2)) return;
+    return say_slow(
+        commit.at.exchange, gatherer,
+        fmt::format("took {}: {} gathers it, and this peer waited {} for its list and {} for its "
+                    "commit; who was late is named in its log, or is itself",
+                    seconds(took), names_[gatherer], seconds(for_list), seconds(for_commit)));
+  }
+  if (!gather_ || !gather_->list) return;
+  if (const auto& last = gather_->last; last && is_cause(last->second - *gather_->most_at, 2)) {
+    return say_slow(commit.at.exchange, last->first,
+                    fmt::format("took {}: {} was ready {} after most others", seconds(took),
+                                names_[last->first], seconds(last->second - *gather_->most_at)));
+  }
+  const auto* const first = find_first_wait(gather_->list->waits);
+  if (first == nullptr) return;
+  const auto& [by, waited] = *first;
+  const std::chrono::milliseconds wait(waited.milliseconds);
+  if (!is_cause(wait, 6)) return;
+  say_slow(commit.at.exchange, waited.of,
+           fmt::format("took {}: {} waited {} for numbers of {}", seconds(took), names_[by],
+                       seconds(wait), names_[waited.of]));
+}
+
+void AllReduceMachine::say_slow(Exchange exchange, Member cause, const std::string& how) {
+  if (!records_->is_line_due("slow: " + names_[cause], now_)) return;
+  say(LogLevel::kInfo, fmt::format("exchange {} {}", exchange, how));
 }
 
 // What comes after `at` has ended with a mean that so many hold. Of two members neither is a

@@ -68,6 +68,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
 }
 
 void AllReduceMachine::add(Member member, Registration registration) {
+  const bool is_late = gather_->most_at && !gather_->list && !gather_->registered.contains(member);
+  if (is_late) gather_->last = {member, now_};
   gather_->registered.add(member, std::move(registration));
   const bool are_most = 2 * gather_->registered.size() > names_.size();
   if (are_most && !gather_->most_at) gather_->most_at = now_;
@@ -326,10 +328,11 @@ reduce::What AllReduceMachine::make_list(Member to) const {
 
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Done& done) {
   if (!gather_ || at != gather_->at || attempt != gather_->attempt) return;
-  note_done(from, done.sha256);
+  note_done(from, done);
 }
 
-void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
+void AllReduceMachine::note_done(Member member, const reduce::Done& done) {
+  const Sha256Digest& sha256 = done.sha256;
   if (!gather_ || !gather_->list || gather_->list->awaited.erase(member) == 0) return;
   SentList& list = *gather_->list;
   // The last one, when the others have had the mean for longer than it takes from one to the next.
@@ -338,6 +341,7 @@ void AllReduceMachine::note_done(Member member, const Sha256Digest& sha256) {
                        now_ > list.progress_at + usual;
   if (is_late) charge(self_, member, list.progress_at);
   list.done[sha256].push_back(member);
+  if (done.waited && done.waited->of < names_.size()) list.waits.emplace_back(member, *done.waited);
   list.progress_at = now_;  // our own end too: the root of a tree has the mean first
   const bool is_other = list.mean.attempt != 0 && sha256 != list.mean.sha256;
   if (!is_other && !list.awaited.empty()) return;

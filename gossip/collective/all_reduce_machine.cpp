@@ -89,6 +89,7 @@ void AllReduceMachine::handle(Begin& begin) {
                        .bounds = AttemptBounds(names_.size()),
                        .early = EarlyPieces(floats, names_.size()),
                        .waits_since = now_};
+    if (ended_at_) current_->work = now_ - *ended_at_;
   }
   next_ = {begin.at.backed, begin.at.exchange + 1};
   if (barred_.at != begin.at) bar(begin.at);
@@ -159,8 +160,10 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.place == place_of(Phase::kResult, 0)) {
     receive_mean(piece);
   } else if (c.run && piece.attempt == c.joined) {
+    const std::size_t step = c.run->reduction.step();
     switch (reduce(piece.from, piece.place, piece.floats)) {
       case Reduction::Taken::kYes:
+        note_wait(piece.from, step);
         wait();
         return after_progress();
       case Reduction::Taken::kWrong:

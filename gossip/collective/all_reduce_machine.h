@@ -92,8 +92,9 @@ class AllReduceMachine final : public Reducer {
     Attempt promised = 0;  // takes part in nothing below
     Attempt joined = 0;    // the last one whose list has come
     TimePoint joined_at{};
-    bool weak = false;  // its mean is
-    Mean held;          // attempt 0: none
+    TimePoint held_at{};  // `held` came
+    bool weak = false;    // its mean is
+    Mean held;            // attempt 0: none
     std::optional<Run> run;
     std::optional<reduce::Standing> fetch;  // to be accepted in the attempt at hand
     std::optional<Ended> ended;
@@ -111,6 +112,8 @@ class AllReduceMachine final : public Reducer {
     std::optional<TimePoint> probed_at;  // the others, not judged yet
     TimePoint judged_at{};               // they were, last
     Duration longest_wait{};             // for a piece
+    std::optional<Waited> waited;        // the longest in the attempt at hand, for whom
+    std::optional<Duration> work;        // from the end of the last exchange to this beginning
   };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
@@ -127,7 +130,8 @@ class AllReduceMachine final : public Reducer {
     bool weak = false;  // what they are to hold
     std::optional<std::pair<Member, Member>> apart;  // the attempt before failed: by, of
     std::set<Member> awaited;
-    std::map<Sha256Digest, Members> done;  // who holds which mean
+    std::map<Sha256Digest, Members> done;          // who holds which mean
+    std::vector<std::pair<Member, Waited>> waits;  // of each, for a piece
     TimePoint progress_at{};
   };
   struct Gather {
@@ -136,7 +140,8 @@ class AllReduceMachine final : public Reducer {
     TimePoint first_at{};
     Registrations registered;  // also those who came too late for the list
     TimePoint heartbeat_at{};
-    std::optional<TimePoint> most_at;   // more than half of all members had registered
+    std::optional<TimePoint> most_at;  // more than half of all members had registered
+    std::optional<std::pair<Member, TimePoint>> last;  // who came after these, before the list
     std::optional<TimePoint> asked_at;  // all were, in place of waiting for them to begin
     unsigned asked = 0;                 // so often
     std::set<Member> late;              // of these: they have not begun, or only talk
@@ -187,10 +192,12 @@ class AllReduceMachine final : public Reducer {
   void begin_attempt(Attempt attempt, bool weak, const Members& members);
   void join(Members members);
   Reduction::Taken reduce(Member from, std::uint64_t place, const Floats& piece);
+  void note_wait(Member of, std::size_t step);
   void refuse_numbers(Member from);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
   void accept(Mean mean);
+  reduce::Done done() const;
   void send_done();
   bool holds(const Sha256Digest& sha256) const;
   void stop_waiting();
@@ -225,6 +232,8 @@ class AllReduceMachine final : public Reducer {
   void settle(const Commit& commit);
   void finish(Commit commit, Floats mean);
   void say_who_is_missing(const Commit& commit);
+  void say_who_was_slow(const Commit& commit);
+  void say_slow(Exchange exchange, Member cause, const std::string& how);
   Progress after(Progress at, std::size_t support) const;
   std::size_t support_of(std::size_t members, bool weak) const;
   const EndedExchange* ended_with(Progress at) const;
@@ -266,7 +275,7 @@ class AllReduceMachine final : public Reducer {
   void send_lists(SentList list);
   void begin_again(Member gatherer);
   reduce::What make_list(Member to) const;
-  void note_done(Member member, const Sha256Digest& sha256);
+  void note_done(Member member, const reduce::Done& done);
   void tick_gather();
   TimePoint run_ends_at() const;
   std::optional<TimePoint> gather_deadline() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "gossip/collective/all_reduce_machine.h"
 
@@ -14,6 +15,12 @@ namespace {
 // A list comes within so many times what is learned of its parts.
 constexpr int kListWaits = 2;
 constexpr unsigned kDoublingsMax = 10;
+
+// Of the piece that is to come after so many: from 1 on.
+std::uint16_t piece_number(std::size_t step) {
+  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
+  return static_cast<std::uint16_t>(std::min(1 + step, kMost));
+}
 
 }  // namespace
 
@@ -88,9 +95,7 @@ std::optional<Blame> AllReduceMachine::blame() const {
   if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
   const Duration longest = c.run ? piece_wait() : options_.answer;
   if (now_ < c.waits_since + longest / 2 && !liveness_.is_gone(*member, now_)) return c.blame;
-  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
-  const std::size_t pieces = c.run ? 1 + c.run->reduction.step() : 0;
-  return Blame{*member, static_cast<std::uint16_t>(std::min(1 + pieces, kMost))};
+  return Blame{*member, piece_number(c.run ? 1 + c.run->reduction.step() : 0)};
 }
 
 // Whether its gatherer lists these in the attempt at hand.
@@ -107,6 +112,7 @@ void AllReduceMachine::begin_attempt(Attempt attempt, bool weak, const Members& 
   c.weak = weak || !is_quorum(members.size());
   c.joined = attempt;
   c.joined_at = now_;
+  c.waited.reset();
   c.blame.reset();
 }
 
@@ -175,6 +181,17 @@ Reduction::Taken AllReduceMachine::reduce(Member from, std::uint64_t place, cons
   return taken;
 }
 
+// For the piece of this step, which has come.
+void AllReduceMachine::note_wait(Member of, std::size_t step) {
+  Current& c = *current_;
+  const auto wait = std::chrono::floor<std::chrono::milliseconds>(now_ - c.waits_since).count();
+  if (std::cmp_less_equal(wait, c.waited ? c.waited->milliseconds : 0)) return;
+  constexpr std::int64_t kWaitMax = std::numeric_limits<std::uint32_t>::max();
+  c.waited = Waited{.of = of,
+                    .piece = piece_number(step),
+                    .milliseconds = static_cast<std::uint32_t>(std::min(wait, kWaitMax))};
+}
+
 // At once: there is nothing to wait for. A gatherer that lists its own wrong numbers would do so
 // again.
 void AllReduceMachine::refuse_numbers(Member from) {
@@ -217,13 +234,18 @@ void AllReduceMachine::accept(Mean mean) {
   mean.attempt = c.joined;
   mean.weak = c.weak;
   c.held = std::move(mean);
+  c.held_at = now_;
   if (owner(c.joined) != self_) return send_done();
-  note_done(self_, c.held.sha256);
+  note_done(self_, done());
+}
+
+reduce::Done AllReduceMachine::done() const {
+  return {.sha256 = current_->held.sha256, .waited = current_->waited};
 }
 
 void AllReduceMachine::send_done() {
   const Current& c = *current_;
-  send(owner(c.joined), c.at, c.joined, reduce::Done{c.held.sha256});
+  send(owner(c.joined), c.at, c.joined, done());
 }
 
 bool AllReduceMachine::holds(const Sha256Digest& sha256) const {

@@ -24,6 +24,7 @@ using protocol::Epoch;
 using protocol::Exchange;
 using protocol::Member;
 using protocol::Progress;
+using protocol::Waited;
 using Note = protocol::ReduceNote;
 namespace reduce = protocol::reduce;
 using Members = std::vector<Member>;

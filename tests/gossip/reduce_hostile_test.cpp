@@ -630,6 +630,55 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
   }
 }
 
+// Below all deadlines, in each exchange: it is waited for, like one that is slow, and is named.
+TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
+  enum class Late { kNothing, kBeginning, kPieces, kLists, kCommits };
+  using enum Late;
+  constexpr double kLate = 1.5;
+  for (const auto& [late, self] : {std::pair(kNothing, 0U),
+                                   {kBeginning, 0U},
+                                   {kBeginning, 2U},
+                                   {kPieces, 0U},
+                                   {kPieces, 2U},
+                                   {kLists, 0U},
+                                   {kCommits, 0U}}) {
+    SCOPED_TRACE(::testing::Message() << static_cast<int>(late) << ", member " << self);
+    World world = liars_world(1);
+    world.exchanges = 20;
+    ReduceNetwork network(world);
+    if (late == kPieces) network.delay_pieces(self, kLate);
+    for (Exchange e = 1; e < world.exchanges; ++e) {
+      if (late == kBeginning) network.delay_begin(self, e, kLate);
+    }
+    network.forge = [&](Member from, Member to, Note& note) {
+      const bool is_late = from == self && ((late == kLists && says<reduce::List>(note)) ||
+                                            (late == kCommits && says<reduce::Commit>(note)));
+      if (is_late) network.after(kLate, [&, from, to, note] { network.tell(from, to, note); });
+      return !is_late;
+    };
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.disagreement(), "");
+    std::string lines;  // of the others
+    for (const std::string& line : network.said()) {
+      if (!line.starts_with(std::to_string(self))) lines += line + "\n";
+    }
+    for (Member m = 0; m < kOfLiar; ++m) {
+      const std::string name = testing::member_names(kOfLiar)[m];
+      const auto is_said = [&](const std::string& words) {
+        return lines.find(words) != std::string::npos;
+      };
+      const bool is_late = late != kNothing && m == self;
+      const bool is_late_gatherer = is_late && self == 0 && late != kPieces;
+      EXPECT_EQ(is_said(name + " was ready 1."), is_late && late == kBeginning && self != 0)
+          << lines;
+      if (self != 0)
+        EXPECT_EQ(is_said("for numbers of " + name), is_late && late == kPieces) << lines;
+      if (late == kNothing || m != 0) EXPECT_FALSE(is_said(name + " gathers it")) << lines;
+      if (is_late_gatherer) EXPECT_TRUE(is_said(name + " gathers it")) << lines;
+    }
+  }
+}
+
 // The exchange goes on without it at once, and after a few it is not listed any more.
 TEST(AllReduceHostile, WhoSendsWrongNumbersIsLeftOut) {
   for (const bool spoils : {false, true}) {

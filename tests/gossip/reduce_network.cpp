@@ -287,10 +287,11 @@ void ReduceNetwork::perform(Member self, const SendPiece& piece) {
   trace_ += fmt::format("{:.3f} {}>{} piece e{} a{} {:x}\n", elapsed(), self, piece.to,
                         piece.at.exchange, piece.attempt, piece.place);
   node.floats_sent += piece.floats.values.size();
-  transmit(self, piece.to,
-           [this, to = piece.to, checksum = checksum_of(piece.floats.values),
-            sent = PieceReceived{self, node.epoch, piece.at, piece.attempt, piece.place,
-                                 piece.floats}] { arrive(to, sent, checksum); });
+  Work arrives = [this, to = piece.to, checksum = checksum_of(piece.floats.values),
+                  sent = PieceReceived{self, node.epoch, piece.at, piece.attempt, piece.place,
+                                       piece.floats}] { arrive(to, sent, checksum); };
+  if (node.pieces_late == 0) return transmit(self, piece.to, std::move(arrives));
+  after(node.pieces_late, std::move(arrives));
 }
 
 void ReduceNetwork::arrive(Member to, PieceReceived piece, std::size_t checksum) {

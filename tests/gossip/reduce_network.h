@@ -89,6 +89,8 @@ class ReduceNetwork final
   // Others get no model of it.
   void give_no_model(Member member) { nodes_[member].gives = false; }
   void give_no_pieces(Member member) { nodes_[member].gives_pieces = false; }
+  // Its pieces come so much later from now on, in order.
+  void delay_pieces(Member member, double seconds) { nodes_[member].pieces_late = seconds; }
   // Means and segments of them arrive changed from now on.
   void change_means(Member from, Member to) { changed_.insert({from, to}); }
   // What its pieces and the means that it gives hold from now on, to all or to one.
@@ -142,6 +144,7 @@ class ReduceNetwork final
     bool mute = false;  // what its machine sends is lost
     bool gives = true;  // its model
     bool gives_pieces = true;
+    double pieces_late = 0;
   };
 
   void begin_next(Member member, double seconds);

@@ -267,8 +267,15 @@ protocol::reduce::What what(Rng& rng) {
     }
     case 2:
       return Standing{named_mean(rng), any_number32(rng, 0)};
-    case 3:
-      return Done{digest(rng)};
+    case 3: {
+      Done done{.sha256 = digest(rng)};
+      if (rng.below(2) == 0) {
+        done.waited = {any_number32(rng, 0),
+                       static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF)),
+                       any_number32(rng, 0)};
+      }
+      return done;
+    }
     case 4:
       return Commit{members(rng), digest(rng),
                     static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF)),
