@@ -68,7 +68,7 @@ bool AllReduceMachine::catch_up() {
   c.input = {};
   c.run.reset();
   c.fetch.reset();
-  c.ended.reset();
+  c.search.reset();
   c.sent.clear();
   c.early.clear();
   c.failed.clear();

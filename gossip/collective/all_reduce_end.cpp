@@ -17,20 +17,6 @@ constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr int kSlowTimes = 4;
 constexpr int kSlowParts = 4;
 
-using MemberWaits = std::vector<std::pair<Member, Waited>>;
-
-// Of all who waited long for a piece, the others waited because of this one.
-const MemberWaits::value_type* find_first_wait(const MemberWaits& waits) {
-  const auto time = [](const auto& wait) { return std::uint64_t{wait.second.milliseconds}; };
-  const auto longest = std::ranges::max_element(waits, {}, time);
-  const MemberWaits::value_type* first = nullptr;
-  for (const auto& wait : waits) {
-    const bool is_long = 4 * time(wait) >= time(*longest);
-    if (is_long && (first == nullptr || wait.second.piece < first->second.piece)) first = &wait;
-  }
-  return first;
-}
-
 }  // namespace
 
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Commit& its) {
@@ -44,7 +30,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
         told_, [&](const auto& entry) { return entry.second.sha256 == commit.sha256; });
     if (tellers < kTellersMin && members() > 2) return;
     committed_ = commit;
-    if (gather_ && gather_->at == at) tell_registered(commit);
+    if (gather_ && gather_->at() == at) tell_registered(commit);
   } else if (holds(commit.sha256)) {
     // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
     const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
@@ -72,14 +58,14 @@ void AllReduceMachine::end_with(Commit commit) {
 void AllReduceMachine::settle(const Commit& commit) {
   settled_ = commit.at;
   gathered_.reset();
-  const Gather* const gather = gather_ && gather_->at == commit.at ? &*gather_ : nullptr;
-  if (gather != nullptr) gathered_ = {gather->first_at, lateness_max()};
+  const Gathering* const gather = gather_ && gather_->at() == commit.at ? &*gather_ : nullptr;
+  if (gather != nullptr) gathered_ = {gather->first_at(), gather->lateness_max(view())};
   say_who_was_slow(commit);
   ended_at_ = now_;
   gatherer_ = owner(commit.attempt);
   expected_ = {commit.members.begin(), commit.members.end()};
   if (gather == nullptr) return;
-  for (const auto& [member, its] : gather->registered.all()) expected_.insert(member);
+  for (const auto& [member, its] : gather->registered().all()) expected_.insert(member);
   for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_) send_commit(m, commit);
   }
@@ -89,7 +75,7 @@ void AllReduceMachine::settle(const Commit& commit) {
 void AllReduceMachine::finish(Commit commit, Floats mean) {
   const Progress at = commit.at;
   if (settled_ != at) settle(commit);
-  if (gather_ && gather_->at == at) {  // they came while this member looked for the mean
+  if (gather_ && gather_->at() == at) {  // they came while this member looked for the mean
     tell_registered(commit);
     gather_.reset();
   }
@@ -172,13 +158,14 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
                     "commit; who was late is named in its log, or is itself",
                     seconds(took), names_[gatherer], seconds(for_list), seconds(for_commit)));
   }
-  if (!gather_ || !gather_->list) return;
-  if (const auto& last = gather_->last; last && is_cause(last->second - *gather_->most_at, 2)) {
+  const SentList* const list = gather_ ? gather_->list() : nullptr;
+  if (list == nullptr) return;
+  if (const auto& last = gather_->last(); last && is_cause(last->second - *gather_->most_at(), 2)) {
     return say_slow(commit.at.exchange, last->first,
                     fmt::format("took {}: {} was ready {} after most others", seconds(took),
-                                names_[last->first], seconds(last->second - *gather_->most_at)));
+                                names_[last->first], seconds(last->second - *gather_->most_at())));
   }
-  const auto* const first = find_first_wait(gather_->list->waits);
+  const auto* const first = list->first_wait();
   if (first == nullptr) return;
   const auto& [by, waited] = *first;
   const std::chrono::milliseconds wait(waited.milliseconds);
@@ -241,7 +228,7 @@ bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
 }
 
 void AllReduceMachine::tell_registered(const Commit& commit) {
-  for (const auto& [member, its] : gather_->registered.all()) {
+  for (const auto& [member, its] : gather_->registered().all()) {
     if (member != self_) send_commit(member, commit);
   }
 }

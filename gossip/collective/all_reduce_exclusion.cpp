@@ -20,27 +20,17 @@ constexpr int kChargedWaits = 4;  // for pieces, at most, each time
 // reached. Nothing of this attempt is committed; in the next one a mean that is held stands, and is
 // named. Who holds another even then is left out, or who still differs after more lists.
 void AllReduceMachine::settle_difference() {
-  const SentList& list = *gather_->list;
-  const auto followers = [&](const auto& means) {
-    return std::pair(std::ranges::find(means.second, self_) != means.second.end(),
-                     means.second.size());
-  };
-  const auto most = std::ranges::max_element(list.done, {}, followers);
-  const bool stands = list.mean.attempt != 0;
-  const Sha256Digest agreed = stands ? list.mean.sha256 : most->first;
-  Members others;
-  for (const auto& [sha256, members] : list.done) {
-    if (sha256 != agreed) others.insert(others.end(), members.begin(), members.end());
-  }
+  const SentList& list = *gather_->list();
+  const Members others = list.others(self_);
   if (records_->is_line_due("another mean", now_)) {
     say(LogLevel::kWarning,
         fmt::format(
             "exchange {}, attempt {}: {} ended with another mean than the others: one member "
             "sends wrong numbers, and the exchange goes on with one mean",
-            gather_->at.exchange, gather_->attempt,
+            gather_->at().exchange, gather_->attempt(),
             list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
   }
-  if (stands || lists_of(gather_->at) >= kListsMax) {
+  if (list.stands() || history_.are_many(gather_->at())) {
     for (const Member m : others) exclude(m, "does not hold the mean that was named");
   }
   begin_again(self_);
@@ -49,35 +39,23 @@ void AllReduceMachine::settle_difference() {
 // Who says that it holds the mean that stands, and does not give it. A single member that says so
 // may be the cause itself.
 bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
-  if (lists_of(gather_->at) < kListsMax) return false;
-  std::map<Member, Members> accusers;
-  for (const auto& [member, registration] : gather_->registered.all()) {
-    const auto& blame = registration.blame;
-    if (blame && !blame->wrong && std::ranges::binary_search(held_by, blame->member)) {
-      accusers[blame->member].push_back(member);
-    }
-  }
-  const std::size_t before = gather_->registered.size();
-  for (const auto& [holder, by] : accusers) {
+  if (!history_.are_many(gather_->at())) return false;
+  const std::size_t before = gather_->registered().size();
+  for (const auto& [holder, by] : gather_->registered().waited_in_vain(held_by)) {
     exclude(holder, "holds a mean, as it says, but gave it to nobody");
     if (by.size() == 1) exclude(by.front(), "alone waited in vain for a mean");
   }
-  return gather_->registered.size() < before;
+  return gather_->registered().size() < before;
 }
 
 // From the exchange that is gathered. To count as not registered is safe for any member: those who
 // are left need a majority for a mean that counts as backed.
 void AllReduceMachine::exclude(Member member, std::string_view why) {
-  if (member == self_ || !listed_.excluded.insert(member).second) return;
-  gather_->registered.remove(member);
+  if (member == self_ || !history_.exclude(member)) return;
+  gather_->remove(member);
   if (!records_->is_line_due("left out: " + names_[member], now_)) return;
-  say(LogLevel::kWarning,
-      fmt::format("exchange {}: {} {}: it is left out", gather_->at.exchange, names_[member], why));
-}
-
-bool AllReduceMachine::is_excluded(Progress at, Member member) const {
-  if (barred_.at == at && is_barred(member)) return true;
-  return listed_.at == at && listed_.excluded.contains(member);
+  say(LogLevel::kWarning, fmt::format("exchange {}: {} {}: it is left out", gather_->at().exchange,
+                                      names_[member], why));
 }
 
 // --- who has held up others for too long ---------------------------------------------------------
@@ -85,11 +63,12 @@ bool AllReduceMachine::is_excluded(Progress at, Member member) const {
 // As long as a majority is left without them: first who sends wrong numbers, then who owes most. Of
 // two members either goes on alone.
 void AllReduceMachine::bar(Progress at) {
-  barred_ = {.at = at};
+  history_.bar(at, {});
   const auto liars = records_->over_complaints(names_[self_], now_);
   const auto slow = records_->over_budget(names_[self_], now_);
   if (liars.empty() && slow.empty()) return;
-  std::vector<Member> over;
+  std::set<Member> barred;
+  Members over;
   std::size_t left = 0;
   for (Member m = 0; m < names_.size(); ++m) {
     if (!liveness_.is_lost(m, now_)) ++left;
@@ -103,7 +82,7 @@ void AllReduceMachine::bar(Progress at) {
     const bool are_enough = 2 * others > names_.size() || (options_.any_mean && members() == 2);
     if (!are_enough) continue;
     left = others;
-    barred_.members.insert(m);
+    barred.insert(m);
     if (!records_->is_line_due("barred: " + names_[m], now_)) continue;
     const std::string_view why = liars.contains(names_[m])
                                      ? "sends wrong numbers again and again, or says so of others"
@@ -112,14 +91,15 @@ void AllReduceMachine::bar(Progress at) {
                                         "is seldom waited for",
                                         at.exchange, names_[m], why));
   }
+  history_.bar(at, std::move(barred));
 }
 
 // For what the exchange has waited until now, before it goes on.
 void AllReduceMachine::charge_waits() {
-  const Gather& gather = *gather_;
-  const auto overdue = std::exchange(listed_.overdue, {});
+  const auto overdue = history_.take_overdue();
   if (current_ && current_->joined != 0) {
-    if (const auto cause = gather.registered.find_cause(last_listed())) {
+    const Members listed = history_.reducing(gather_->at());
+    if (const auto cause = gather_->registered().find_cause(listed)) {
       charge(cause->first, cause->second, current_->joined_at);
     } else {
       for (const Member m : overdue) charge(self_, m, current_->joined_at);
@@ -131,12 +111,9 @@ void AllReduceMachine::charge_waits() {
 
 // Members that have not registered with us, although more than half have.
 void AllReduceMachine::charge_late() {
-  const Gather& gather = *gather_;
-  if (!has_started() || !gather.most_at || is_complete()) return;
-  for (const Member m : expected_) {
-    const bool is_here = gather.registered.contains(m) || is_excluded(gather.at, m);
-    if (is_here || liveness_.is_lost(m, now_)) continue;
-    records_->was_late(names_[self_], names_[m], charged_wait(*gather.most_at), now_);
+  if (!has_started()) return;
+  for (const Member m : gather_->hold_up(view())) {
+    records_->was_late(names_[self_], names_[m], charged_wait(*gather_->most_at()), now_);
   }
 }
 
@@ -170,7 +147,7 @@ Member AllReduceMachine::cause_of(Member by, const Blame& blame) const {
   const std::size_t with_by = records_->complaints(names_[by], now_);
   const std::size_t with_of = records_->complaints(names_[of], now_);
   if (with_by != with_of) return with_by > with_of ? by : of;
-  return gather_->at.exchange % 2 == 0 ? by : of;
+  return gather_->at().exchange % 2 == 0 ? by : of;
 }
 
 }  // namespace starling::collective

@@ -47,13 +47,14 @@ std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
     if (current_) current_->waits_since = now_;
   }
   std::visit([this](auto& e) { handle(e); }, event);
-  consider();
+  if (gather_ && gather_->is_due(view())) close();
   due_ = next_deadline();
   return std::exchange(actions_, {});
 }
 
 std::optional<TimePoint> AllReduceMachine::next_deadline() const {
-  std::optional<TimePoint> due = gather_deadline();
+  std::optional<TimePoint> due;
+  if (gather_) due = gather_->deadline(view());
   const auto sooner = [&](std::optional<TimePoint> time) {
     if (time) due = std::min(due.value_or(*time), *time);
   };
@@ -92,8 +93,8 @@ void AllReduceMachine::handle(Begin& begin) {
     if (ended_at_) current_->work = now_ - *ended_at_;
   }
   next_ = {begin.at.backed, begin.at.exchange + 1};
-  if (barred_.at != begin.at) bar(begin.at);
-  if (gather_ && gather_->at != begin.at) gather_.reset();
+  if (!history_.has_barred(begin.at)) bar(begin.at);
+  if (gather_ && gather_->at() != begin.at) gather_.reset();
   look_ahead();
   if (!current_) return;
   for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
@@ -109,16 +110,18 @@ void AllReduceMachine::handle(Begin& begin) {
   for (auto& [teller, commit] : told) {
     if (commit.at != begin.at) continue;
     current_->tellers.try_emplace(teller, commit.sha256);
-    if (!current_->ended) look_for(std::move(commit));
+    if (!current_->search) look_for(std::move(commit));
   }
   const auto asked_for = std::exchange(asked_for_, {});
-  if (asked_for && asked_for->first == begin.at && !was_listed(begin.at, asked_for->second) &&
-      (!gather_ || gather_->attempt < asked_for->second) && !is_barred(owner(asked_for->second))) {
-    return take_part_in(asked_for->second);
+  if (asked_for && asked_for->first == begin.at) {
+    const Attempt attempt = asked_for->second;
+    const bool is_gathered =
+        history_.was_sent(begin.at, attempt) || (gather_ && gather_->attempt() >= attempt);
+    if (!is_gathered && !history_.is_barred(owner(attempt))) return take_part_in(attempt);
   }
   // Somebody registered here already: the others are asked to come.
-  if (gather_) return take_part_in(gather_->attempt);
-  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || is_barred(gatherer_);
+  if (gather_) return take_part_in(gather_->attempt());
+  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || history_.is_barred(gatherer_);
   take_part_in(next_attempt(is_no_use ? gatherer_after(gatherer_) : gatherer_));
 }
 
@@ -201,8 +204,7 @@ Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
 // The first one of this gatherer that leaves behind all that we take part in or gathered.
 Attempt AllReduceMachine::next_attempt(Member gatherer) const {
   const Attempt promised = current_ ? current_->promised : 0;
-  const Attempt listed = listed_.at == open() ? listed_.attempt : 0;
-  return attempt_after(std::max(promised, listed), gatherer);
+  return attempt_after(std::max(promised, history_.last_attempt(open())), gatherer);
 }
 
 // Members of the last mean come first.
@@ -210,7 +212,7 @@ Member AllReduceMachine::gatherer_after(Member former) const {
   for (const bool was_there : {true, false}) {
     for (std::size_t i = 1; i <= names_.size(); ++i) {
       const auto m = static_cast<Member>((former + i) % names_.size());
-      const bool is_no_use = m == former || is_barred(m) || liveness_.is_lost(m, now_);
+      const bool is_no_use = m == former || history_.is_barred(m) || liveness_.is_lost(m, now_);
       if (expected_.contains(m) == was_there && !is_no_use) return m;
     }
   }

@@ -5,7 +5,6 @@
 // that a member holds already. README.md of this folder has the protocol and why members agree.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,8 @@
 #include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/attempt_bounds.h"
 #include "gossip/collective/early_pieces.h"
+#include "gossip/collective/gathering.h"
+#include "gossip/collective/mean_search.h"
 #include "gossip/collective/member_liveness.h"
 #include "gossip/collective/member_records.h"
 #include "gossip/collective/reducer.h"
@@ -60,25 +61,10 @@ class AllReduceMachine final : public Reducer {
   std::size_t early_floats() const { return current_ ? current_->early.floats() : 0; }
 
  private:
-  // Lists of a gatherer in one exchange, after which those who may be to blame are left out.
-  static constexpr unsigned kListsMax = 2;
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
   struct Mean : NamedMean {
     Floats floats;
-  };
-  // A mean that is said to be committed. Until somebody sends it, this member takes part as before:
-  // a commit may be of a liar, or of members that were started again since.
-  struct Ended {
-    Commit commit;
-    Members sources;  // asked one after the other
-    std::size_t source = 0;
-    TimePoint asked_at{};
-    Member asked() const { return sources[source]; }
-    bool was_asked(Member member) const {
-      const auto end = sources.begin() + static_cast<std::ptrdiff_t>(source) + 1;
-      return std::find(sources.begin(), end, member) != end;
-    }
   };
   struct Run {
     Members members;
@@ -96,8 +82,8 @@ class AllReduceMachine final : public Reducer {
     bool weak = false;    // its mean is
     Mean held;            // attempt 0: none
     std::optional<Run> run;
-    std::optional<reduce::Standing> fetch;  // to be accepted in the attempt at hand
-    std::optional<Ended> ended;
+    std::optional<reduce::Standing> fetch;   // to be accepted in the attempt at hand
+    std::optional<MeanSearch> search;        // for the mean of a commit
     std::set<Member> false_donors;           // that sent another mean than the one asked for
     std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
     AttemptBounds bounds;
@@ -121,46 +107,6 @@ class AllReduceMachine final : public Reducer {
     Member teller = 0;  // who said that others are further
     Member gatherer = 0;
     std::set<Member> expected;
-  };
-  // The list that a gatherer has sent.
-  struct SentList {
-    Members to;         // who is to hold the mean
-    NamedMean mean;     // that stands; attempt 0: none does, and its members reduce
-    Members holders;    // of that mean
-    bool weak = false;  // what they are to hold
-    std::optional<std::pair<Member, Member>> apart;  // the attempt before failed: by, of
-    std::set<Member> awaited;
-    std::map<Sha256Digest, Members> done;          // who holds which mean
-    std::vector<std::pair<Member, Waited>> waits;  // of each, for a piece
-    TimePoint progress_at{};
-  };
-  struct Gather {
-    Progress at;
-    Attempt attempt = 0;
-    TimePoint first_at{};
-    Registrations registered;  // also those who came too late for the list
-    TimePoint heartbeat_at{};
-    std::optional<TimePoint> most_at;  // more than half of all members had registered
-    std::optional<std::pair<Member, TimePoint>> last;  // who came after these, before the list
-    std::optional<TimePoint> asked_at;  // all were, in place of waiting for them to begin
-    unsigned asked = 0;                 // so often
-    std::set<Member> late;              // of these: they have not begun, or only talk
-    std::optional<SentList> list;
-  };
-  // That were sent here for the last exchange that had any; no attempt has two.
-  struct Lists {
-    Progress at;
-    Attempt attempt = 0;  // of the last one
-    unsigned count = 0;
-    Members members = {};            // who was to reduce in the last one
-    std::set<Member> overdue = {};   // of the last one: others were done, and they did not say so
-    std::set<Member> excluded = {};  // whose registrations count no more
-  };
-  // Members that have held up exchanges for too long: they are not waited for in this one, and end
-  // it with the mean of the others.
-  struct Barred {
-    Progress at;
-    std::set<Member> members = {};
   };
   struct Gathered {  // the last commit, if here
     TimePoint from{};
@@ -204,6 +150,7 @@ class AllReduceMachine final : public Reducer {
   bool waits_for_list() const;
   void wait();
   Duration stretched(Duration wait) const;
+  Duration piece_deadline() const;
   Duration list_wait() const;
   std::optional<TimePoint> gives_up_at() const;
   TimePoint probe_deadline() const;
@@ -253,40 +200,24 @@ class AllReduceMachine final : public Reducer {
   // The gatherer's side (all_reduce_gather.cpp).
   void receive(Member from, Progress at, Attempt attempt, reduce::Register& registration);
   void receive(Member from, Progress at, Attempt attempt, reduce::Done& done);
-  Gather& open_gather(Progress at, Attempt attempt);
-  void add(Member member, Registration registration);
+  Gathering& open_gather(Progress at, Attempt attempt);
   void drop_gather(Attempt instead);
-  void ask_all();
-  void consider();
-  bool is_complete() const;
-  enum class Late { kAwaited, kLeftOut };
-  bool may_be_minority(Late late) const;
-  Duration lateness_max(TimePoint others, TimePoint from) const;
-  Duration lateness_max() const;
-  TimePoint closes_at() const;
-  void close();
-  void close_without_quorum();
-  bool hand_to_another();
-  void decide();
-  void count_list();
-  unsigned lists_of(Progress at) const;
-  const Members& last_listed() const;
-  bool was_listed(Progress at, Attempt attempt) const;
-  void send_lists(SentList list);
   void begin_again(Member gatherer);
-  reduce::What make_list(Member to) const;
+  GatherView view() const;
+  void ask_all();
+  void close();
+  void decide();
+  void take_over(NamedMean standing);
+  void reduce_anew();
+  void send_lists(SentList sent);
   void note_done(Member member, const reduce::Done& done);
   void tick_gather();
-  TimePoint run_ends_at() const;
-  std::optional<TimePoint> gather_deadline() const;
 
   // Whom the gatherer leaves out (all_reduce_exclusion.cpp).
   void settle_difference();
   bool exclude_silent_holders(const Members& held_by);
   void exclude(Member member, std::string_view why);
-  bool is_excluded(Progress at, Member member) const;
   void bar(Progress at);
-  bool is_barred(Member member) const { return barred_.members.contains(member); }
   // Links may be missing before, and nobody is charged for a wait.
   bool has_started() const { return last_ || options_.any_mean; }
   // Here or in the machine that this one has learned from: links are made.
@@ -300,8 +231,6 @@ class AllReduceMachine final : public Reducer {
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
-  // Somebody may send the mean of a majority: no reason to go on apart.
-  bool awaits_mean() const { return current_ && current_->ended; }
   Member owner(Attempt attempt) const;
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
@@ -337,14 +266,13 @@ class AllReduceMachine final : public Reducer {
   TimePoint stopped_until_{};     // this process did not run
   std::vector<Action> actions_;
   std::optional<Current> current_;
-  std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
+  std::optional<Gathering> gather_;  // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
   // The same: one of each teller. Until so many say the same, or all others, members register here
   // as if there were none.
   std::map<Member, Commit> told_;
   static constexpr int kTellersMin = 2;
-  Lists listed_;
-  Barred barred_;
+  GatherHistory history_;
   std::shared_ptr<MemberRecords> records_ =
       std::make_shared<MemberRecords>(MemberRecords::Options{});
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far

@@ -44,9 +44,9 @@ void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha2
 // asked again in this exchange.
 void AllReduceMachine::receive_mean(PieceReceived& piece) {
   Current& c = *current_;
-  const bool for_end = c.ended && c.ended->was_asked(piece.from) &&
+  const bool for_end = c.search && c.search->was_asked(piece.from) &&
                        !c.false_donors.contains(piece.from) &&
-                       c.ended->commit.attempt == piece.attempt;
+                       c.search->commit().attempt == piece.attempt;
   const bool for_attempt =
       c.fetch && c.fetch->holder == piece.from && c.fetch->mean.attempt == piece.attempt;
   if (piece.floats.values.size() != c.input.values.size() || (!for_end && !for_attempt)) return;
@@ -54,9 +54,9 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   const bool is_near = squared_distance(piece.floats.values, c.input.values) <= most;
   // Of numbers that cannot be it does not matter whether they are those that were named.
   const Sha256Digest digest = is_near ? sha256(as_bytes(piece.floats.values)) : Sha256Digest{};
-  if (for_end && is_near && digest == c.ended->commit.sha256) {
+  if (for_end && is_near && digest == c.search->commit().sha256) {
     records_->gave(names_[piece.from]);
-    return finish(std::move(c.ended->commit), piece.floats);
+    return finish(c.search->commit(), piece.floats);
   }
   if (for_attempt && is_near && digest == c.fetch->mean.sha256) {
     Mean mean{std::move(c.fetch->mean), piece.floats};
@@ -74,16 +74,16 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   }
   c.false_donors.insert(piece.from);
   if (for_attempt) give_up_source();
-  if (for_end && c.ended->asked() == piece.from) try_next_source();
+  if (for_end && c.search->asked() == piece.from) try_next_source();
 }
 
 // The holder has the mean, and so do its members once they have finished.
 void AllReduceMachine::look_for(Commit commit) {
-  std::optional<Ended>& ended = current_->ended;
+  std::optional<MeanSearch>& search = current_->search;
   const auto may_have_it = [this](Member m) {
     return m != self_ && !current_->false_donors.contains(m);
   };
-  if (!ended || ended->commit.sha256 != commit.sha256) {
+  if (!search || search->commit().sha256 != commit.sha256) {
     Members sources = commit.members;
     std::erase(sources, commit.holder);
     sources.insert(sources.begin(), commit.holder);
@@ -93,51 +93,46 @@ void AllReduceMachine::look_for(Commit commit) {
     std::ranges::stable_partition(sources, [this](Member m) {
       return !liveness_.is_lost(m, now_) && records_->gives(names_[m]);
     });
-    ended = Ended{.commit = std::move(commit), .sources = std::move(sources), .asked_at = now_};
+    search.emplace(std::move(commit), std::move(sources), now_);
     ask_source();
-  } else if (may_have_it(commit.holder) && ended->sources.size() < 2 * names_.size()) {
-    const auto next = static_cast<std::ptrdiff_t>(ended->source) + 1;
-    ended->sources.insert(ended->sources.begin() + next, commit.holder);  // another that has it
-    if (now_ >= ended->asked_at + piece_wait() / kSourceParts) give_up_donor();
+  } else if (may_have_it(commit.holder) && search->add(commit.holder, 2 * names_.size())) {
+    if (now_ >= search->asked_at() + piece_wait() / kSourceParts) give_up_donor();
   }
 }
 
 void AllReduceMachine::ask_source() {
-  const Ended& ended = *current_->ended;
-  send_want(ended.asked(), ended.commit.attempt, ended.commit.sha256);
+  const MeanSearch& search = *current_->search;
+  send_want(search.asked(), search.commit().attempt, search.commit().sha256);
 }
 
 // It was asked, and has sent nothing yet. What it may send still counts.
 void AllReduceMachine::give_up_donor() {
-  records_->gave_nothing(names_[current_->ended->asked()]);
+  records_->gave_nothing(names_[current_->search->asked()]);
   try_next_source();
 }
 
 void AllReduceMachine::try_next_source() {
-  Ended& ended = *current_->ended;
-  while (++ended.source < ended.sources.size()) {
-    if (current_->false_donors.contains(ended.asked())) continue;
-    ended.asked_at = now_;
-    return ask_source();
-  }
-  if (settled_ == ended.commit.at) current_->blame = Blame{ended.commit.holder, 1};  // not hearsay
-  current_->ended.reset();  // nobody has it
+  Current& c = *current_;
+  if (c.search->ask_next(c.false_donors, now_)) return ask_source();
+  const Commit& commit = c.search->commit();
+  if (settled_ == commit.at) c.blame = Blame{commit.holder, 1};  // not hearsay
+  c.search.reset();                                              // nobody has it
   settled_.reset();
   if (!waiting_for() && !gather_) take_part_in(next_attempt(gatherer_after(self_)));
 }
 
 std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
-  if (!current_ || !current_->ended) return std::nullopt;
-  const Ended& ended = *current_->ended;
-  const TimePoint until = ended.asked_at + stretched(piece_wait());
-  return liveness_.waits_until(ended.asked(), ended.asked_at, until);
+  if (!current_ || !current_->search) return std::nullopt;
+  const MeanSearch& search = *current_->search;
+  const TimePoint until = search.asked_at() + stretched(piece_wait());
+  return liveness_.waits_until(search.asked(), search.asked_at(), until);
 }
 
 // It does not have the mean that we asked it for.
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::NotYet&) {
   if (!current_ || at != current_->at) return;
   const Current& c = *current_;
-  if (c.ended && c.ended->asked() == from && c.ended->commit.attempt == attempt) {
+  if (c.search && c.search->asked() == from && c.search->commit().attempt == attempt) {
     try_next_source();
   } else if (c.fetch && c.fetch->holder == from && c.fetch->mean.attempt == attempt) {
     give_up_source();

@@ -45,8 +45,8 @@ void AllReduceMachine::promise(Attempt attempt) {
   c.fetch.reset();  // what still comes of it must not undo what we now report
   c.sent.clear();
   c.early.clear();
-  if (gather_ && gather_->attempt < attempt) {
-    if (!gather_->list) charge_late();
+  if (gather_ && gather_->attempt() < attempt) {
+    if (gather_->list() == nullptr) charge_late();
     if (owner(attempt) != self_) drop_gather(attempt);
     gather_.reset();
   }
@@ -59,10 +59,10 @@ void AllReduceMachine::report() {
   const Member to = owner(c.promised);
   if (to == self_) {
     const bool is_first = c.promised <= names_.size() && self_ == gatherer_;
-    Gather& gather = open_gather(c.at, c.promised);
-    add(self_, std::move(own));
+    Gathering& gather = open_gather(c.at, c.promised);
+    gather.add(self_, std::move(own), now_);
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
-    if (gather.asked_at || gather.list) return;
+    if (gather.asked_at() || gather.list() != nullptr) return;
     if (!is_first || is_minority) return ask_all();
     // A member that we do not hear may be gathering the others.
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
@@ -127,7 +127,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
   if (accuses && c.blame && c.blame->member == *apart) charge(self_, *c.blame, c.joined_at);
   // How late the last one was, as far as a member sees it that may be the next gatherer.
   if (from != self_ && c.joined == 0) {
-    arrivals_.learn(std::min(now_ - c.begun_at, lateness_max(c.begun_at, c.begun_at)));
+    const Duration most = Gathering::lateness_max(view(), c.begun_at, c.begun_at);
+    arrivals_.learn(std::min(now_ - c.begun_at, most));
   }
   begin_attempt(attempt, list.weak, list.members);
   if (std::ranges::binary_search(list.members, self_)) join(std::move(list.members));
@@ -146,7 +147,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
 }
 
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Wait&) {
-  if (gather_ && attempt == gather_->attempt && at == gather_->at) gather_->late.insert(from);
+  if (gather_ && attempt == gather_->attempt() && at == gather_->at()) gather_->is_late(from);
   // The gatherer is there, and others are late. A liar could say so for ever.
   if (current_ && !current_->run && !current_->fetch && waiting_for() == from &&
       now_ < current_->promised_at + list_wait()) {
@@ -204,7 +205,7 @@ void AllReduceMachine::refuse_numbers(Member from) {
   }
   c.blame = Blame{.member = from, .pieces = 1, .wrong = true};
   const Member gatherer = owner(c.promised);
-  const bool is_no_use = from == gatherer || ++c.refused[gatherer] > kListsMax;
+  const bool is_no_use = from == gatherer || ++c.refused[gatherer] > GatherHistory::kListsMax;
   if (from == gatherer) charge(self_, *c.blame, now_);
   const Attempt next = next_attempt(is_no_use ? gatherer_after(gatherer) : gatherer);
   take_part_in(std::max(next, c.bounds.later()));
@@ -288,6 +289,12 @@ Duration AllReduceMachine::stretched(Duration wait) const {
   return std::min(wait * (1U << doublings), std::max(wait, options_.stragglers.max));
 }
 
+// In the first exchange nobody knows yet how long one takes, and links may still be made.
+Duration AllReduceMachine::piece_deadline() const {
+  const Duration wait = stretched(piece_wait());
+  return has_ended_any() ? wait : std::max(wait, options_.stragglers.initial);
+}
+
 // The longest that heartbeats put off another attempt.
 Duration AllReduceMachine::list_wait() const {
   return kListWaits * stretched(arrivals_.duration() + piece_wait() + options_.answer);
@@ -317,11 +324,8 @@ bool AllReduceMachine::waits_for_list() const {
 // heartbeats do not count: it may wait for silent members itself.
 TimePoint AllReduceMachine::probe_deadline() const {
   const Current& c = *current_;
-  // An answer may take as long as a piece, since it waits behind pieces on a slow link. In the
-  // first exchange nobody knows yet how long that is.
-  Duration wait = stretched(piece_wait());
-  if (!has_ended_any()) wait = std::max(wait, options_.stragglers.initial);
-  const Duration half = wait / 2;
+  // An answer may take as long as a piece, since it waits behind pieces on a slow link.
+  const Duration half = piece_deadline() / 2;
   if (c.probed_at) return *c.probed_at + half;
   const TimePoint since = waits_for_list() ? c.promised_at : c.waits_since;
   return std::max({since, c.begun_at, c.judged_at}) + half;
@@ -389,7 +393,7 @@ void AllReduceMachine::stop_waiting() {
 void AllReduceMachine::resend(Member to) {
   if (current_) {
     const Current& c = *current_;
-    if (c.ended && c.ended->asked() == to) ask_source();
+    if (c.search && c.search->asked() == to) ask_source();
     if (c.fetch) {
       if (c.fetch->holder == to) ask_holder();
     } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
@@ -403,11 +407,11 @@ void AllReduceMachine::resend(Member to) {
       if (piece.to == to) actions_.emplace_back(piece);
     }
   }
-  if (gather_ && gather_->list && gather_->registered.contains(to)) {
-    return;  // it registers again: it may have been started again meanwhile
-  }
-  if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
-    send(to, gather_->at, gather_->attempt, reduce::Ask{});
+  const bool is_here = gather_ && gather_->registered().contains(to);
+  // It registers again: it may have been started again meanwhile.
+  if (is_here && gather_->list() != nullptr) return;
+  if (gather_ && gather_->asked_at() && !is_here) {
+    send(to, gather_->at(), gather_->attempt(), reduce::Ask{});
   } else if (last_ && owner(last_->commit.attempt) == self_) {
     send_commit(to, last_->commit);
   }
@@ -425,7 +429,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
       if (current_->joined < attempt) report_again();
       return;
     }
-    if (!is_barred(owner(attempt)) && current_->bounds.follows(from, attempt, current_->promised)) {
+    if (!history_.is_barred(owner(attempt)) &&
+        current_->bounds.follows(from, attempt, current_->promised)) {
       return take_part_in(attempt);
     }
   } else if (is_plausible(from, attempt) && (at == next_ || may_follow(at))) {

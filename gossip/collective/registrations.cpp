@@ -23,10 +23,10 @@ Members Registrations::members() const {
   return members;
 }
 
-Members Registrations::not_fresh() const {
+Members Registrations::missing() const {
   Members members;
-  for (const auto& [member, its] : all_) {
-    if (!its.fresh) members.push_back(member);
+  for (Member m = 0; m < rule_.members; ++m) {
+    if (m != self_ && !contains(m)) members.push_back(m);
   }
   return members;
 }
@@ -67,6 +67,25 @@ bool Registrations::backs(const Members& list) const {
   const auto remember = static_cast<std::size_t>(
       std::ranges::count_if(list, [this](Member m) { return !all_.at(m).fresh; }));
   return (!started_again_ && rule_.is_quorum(remember)) || list.size() == rule_.members;
+}
+
+std::optional<Member> Registrations::better_gatherer() const {
+  if (!started_again_ || backs(members())) return std::nullopt;
+  Members others = members();
+  std::erase_if(others, [this](Member m) { return of(m).fresh; });
+  if (others.empty() || !rule_.is_quorum(others.size())) return std::nullopt;
+  return others.front();
+}
+
+std::map<Member, Members> Registrations::waited_in_vain(const Members& held_by) const {
+  std::map<Member, Members> by;
+  for (const auto& [member, its] : all_) {
+    const auto& blame = its.blame;
+    if (blame && !blame->wrong && std::ranges::binary_search(held_by, blame->member)) {
+      by[blame->member].push_back(member);
+    }
+  }
+  return by;
 }
 
 std::optional<std::pair<Member, Blame>> Registrations::find_cause(const Members& listed) const {

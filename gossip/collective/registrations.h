@@ -32,12 +32,15 @@ class Registrations {
   Registrations(const MajorityRule& rule, Member self, bool started_again)
       : rule_(rule), self_(self), started_again_(started_again) {}
 
+  const MajorityRule& rule() const { return rule_; }
+  Member self() const { return self_; }
   void add(Member member, Registration its) { all_[member] = std::move(its); }
   void remove(Member member) { all_.erase(member); }
   bool contains(Member member) const { return all_.contains(member); }
   const Registration& of(Member member) const { return all_.at(member); }
   const std::map<Member, Registration>& all() const { return all_; }
   std::size_t size() const { return all_.size(); }
+  bool are_most() const { return 2 * all_.size() > rule_.members; }
   bool are_quorum() const { return rule_.is_quorum(all_.size()); }
   // Some say that it does not answer.
   bool is_lost_to_any(Member member) const;
@@ -46,12 +49,17 @@ class Registrations {
   bool may_hear(Member by, Member other) const;
 
   Members members() const;
-  Members not_fresh() const;
+  Members missing() const;  // who has not registered; never ourselves
   Members holders(const Sha256Digest& sha256) const;
   // The mean that stands, null: none.
   const NamedMean* standing() const;
   // Whether a mean that all of these hold counts as backed.
   bool backs(const Members& list) const;
+  // A gatherer that was started again may have sent another list of its attempt: one that was not
+  // is to gather instead, where enough of those are here.
+  std::optional<Member> better_gatherer() const;
+  // Who waited in vain for which of these, that hold a mean.
+  std::map<Member, Members> waited_in_vain(const Members& held_by) const;
   // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.
   // Only members that were `listed` can have been waited for; empty: nobody was.
   std::optional<std::pair<Member, Blame>> find_cause(const Members& listed) const;
