@@ -64,13 +64,10 @@ bool AllReduceMachine::catch_up() {
   committed_.reset();
   told_.clear();
   askers_.clear();
-  Current& c = *current_;
+  Participation& c = *current_;
   c.input = {};
-  c.run.reset();
-  c.fetch.reset();
+  c.leave_attempt();
   c.search.reset();
-  c.sent.clear();
-  c.early.clear();
   c.failed.clear();
   given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
   current_.reset();

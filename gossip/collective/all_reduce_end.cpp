@@ -31,10 +31,10 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     if (tellers < kTellersMin && members() > 2) return;
     committed_ = commit;
     if (gather_ && gather_->at() == at) tell_registered(commit);
-  } else if (holds(commit.sha256)) {
+  } else if (current_->holds(commit.sha256)) {
     // Whether it counts as a majority's, the list has said; another gatherer alone may know better.
     const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
-    if (is_as_listed || from == owner(current_->promised)) end_with(commit);
+    if (is_as_listed || from == current_->gatherer()) end_with(commit);
   } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
     look_for(commit);
   }
@@ -45,7 +45,7 @@ void AllReduceMachine::end_with(Commit commit) {
   settle(commit);
   if (!current_) {
     committed_ = std::move(commit);
-  } else if (holds(commit.sha256)) {
+  } else if (current_->holds(commit.sha256)) {
     Floats mean = std::move(current_->held.floats);
     finish(std::move(commit), std::move(mean));
   } else {
@@ -84,9 +84,9 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   const bool held_here = current_->held.attempt == commit.attempt && is_quorum(commit.support);
   if (memory_ == Memory::kButForOne || held_here) memory_ = Memory::kWhole;
   // The others have got all that they waited for.
-  if (!holds(commit.sha256)) {
+  if (!current_->holds(commit.sha256)) {
     auto in_vain = current_->blame;  // in the attempt before
-    const auto blamed = blame();
+    const auto blamed = current_->blame_at(patience(), liveness_, now_);
     const bool is_unheard = blamed && liveness_.heard_at(blamed->member) <= current_->promised_at;
     if (is_unheard) in_vain = blamed;
     if (in_vain && !in_vain->wrong) liveness_.call_silent(in_vain->member, now_);
@@ -97,16 +97,17 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   }
   last_ = EndedExchange{std::move(commit), std::move(mean)};
   former_.reset();
+  is_running_ = true;
   const Commit& ended = last_->commit;
   current_.reset();
   donors_.clear();
   next_ = after(at, ended.support);
   if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(ended.members, self_);
-  if (without_us && !is_left_out_ && records_->is_line_due("without us", now_)) {
-    say(LogLevel::kWarning,
-        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
-                    ended.attempt));
+  if (without_us && !is_left_out_) {
+    warn_seldom("without us",
+                fmt::format("exchange {} ended without us, in attempt {}; we take its mean",
+                            at.exchange, ended.attempt));
   }
   is_left_out_ = without_us;
   say_who_is_missing(ended);
@@ -138,8 +139,8 @@ void AllReduceMachine::say_who_is_missing(const Commit& commit) {
 // and nothing else shows who it is. A member sees when lists and commits come; only their gatherer
 // knows for whom it waited.
 void AllReduceMachine::say_who_was_slow(const Commit& commit) {
-  if (!current_ || !current_->failed.empty() || !has_ended_any()) return;
-  const Current& c = *current_;
+  if (!current_ || !current_->failed.empty() || !is_running_) return;
+  const Participation& c = *current_;
   const Duration took = now_ - c.begun_at;
   const Duration least = options_.answer / kSlowParts;
   if (took < kSlowTimes * c.work.value_or(least)) return;

@@ -22,15 +22,13 @@ constexpr int kChargedWaits = 4;  // for pieces, at most, each time
 void AllReduceMachine::settle_difference() {
   const SentList& list = *gather_->list();
   const Members others = list.others(self_);
-  if (records_->is_line_due("another mean", now_)) {
-    say(LogLevel::kWarning,
-        fmt::format(
-            "exchange {}, attempt {}: {} ended with another mean than the others: one member "
-            "sends wrong numbers, and the exchange goes on with one mean",
-            gather_->at().exchange, gather_->attempt(),
-            list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
-  }
-  if (list.stands() || history_.are_many(gather_->at())) {
+  warn_seldom(
+      "another mean",
+      fmt::format("exchange {}, attempt {}: {} ended with another mean than the others: one member "
+                  "sends wrong numbers, and the exchange goes on with one mean",
+                  gather_->at().exchange, gather_->attempt(),
+                  list_some(others, kNamedMax, [this](Member m) { return names_[m]; })));
+  if (list.stands() || history_.has_many_lists(gather_->at())) {
     for (const Member m : others) exclude(m, "does not hold the mean that was named");
   }
   begin_again(self_);
@@ -39,7 +37,7 @@ void AllReduceMachine::settle_difference() {
 // Who says that it holds the mean that stands, and does not give it. A single member that says so
 // may be the cause itself.
 bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
-  if (!history_.are_many(gather_->at())) return false;
+  if (!history_.has_many_lists(gather_->at())) return false;
   const std::size_t before = gather_->registered().size();
   for (const auto& [holder, by] : gather_->registered().waited_in_vain(held_by)) {
     exclude(holder, "holds a mean, as it says, but gave it to nobody");
@@ -53,9 +51,9 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 void AllReduceMachine::exclude(Member member, std::string_view why) {
   if (member == self_ || !history_.exclude(member)) return;
   gather_->remove(member);
-  if (!records_->is_line_due("left out: " + names_[member], now_)) return;
-  say(LogLevel::kWarning, fmt::format("exchange {}: {} {}: it is left out", gather_->at().exchange,
-                                      names_[member], why));
+  warn_seldom("left out: " + names_[member],
+              fmt::format("exchange {}: {} {}: it is left out", gather_->at().exchange,
+                          names_[member], why));
 }
 
 // --- who has held up others for too long ---------------------------------------------------------
@@ -83,13 +81,13 @@ void AllReduceMachine::bar(Progress at) {
     if (!are_enough) continue;
     left = others;
     barred.insert(m);
-    if (!records_->is_line_due("barred: " + names_[m], now_)) continue;
     const std::string_view why = liars.contains(names_[m])
                                      ? "sends wrong numbers again and again, or says so of others"
                                      : "has held up the others again and again";
-    say(LogLevel::kWarning, fmt::format("exchange {}: {} {}: it takes the means of the others, and "
-                                        "is seldom waited for",
-                                        at.exchange, names_[m], why));
+    warn_seldom("barred: " + names_[m],
+                fmt::format("exchange {}: {} {}: it takes the means of the others, and "
+                            "is seldom waited for",
+                            at.exchange, names_[m], why));
   }
   history_.bar(at, std::move(barred));
 }
@@ -111,8 +109,8 @@ void AllReduceMachine::charge_waits() {
 
 // Members that have not registered with us, although more than half have.
 void AllReduceMachine::charge_late() {
-  if (!has_started()) return;
-  for (const Member m : gather_->hold_up(view())) {
+  if (!charges_waits()) return;
+  for (const Member m : gather_->stragglers(view())) {
     records_->was_late(names_[self_], names_[m], charged_wait(*gather_->most_at()), now_);
   }
 }

@@ -91,8 +91,7 @@ GatherView AllReduceMachine::view() const {
           .expected = expected_,
           .ended_at = ended_at_,
           .arrivals = arrivals_.duration(),
-          .answer = stretched(options_.answer),
-          .piece = piece_deadline(),
+          .patience = patience(),
           .awaits_mean = current_ && current_->search,
           .now = now_};
 }
@@ -163,13 +162,12 @@ void AllReduceMachine::reduce_anew() {
   const auto cause = registered.find_cause(history_.reducing(gather.at()));
   if (cause && registered.contains(cause->second.member)) {
     const auto& [by, of] = list.apart.emplace(cause->first, cause->second.member);
-    if (records_->is_line_due("apart: " + names_[by] + ", " + names_[of], now_)) {
-      say(LogLevel::kWarning,
-          fmt::format(
-              "exchange {}: {} {} {}, and they are kept apart", gather.at().exchange, names_[by],
-              cause->second.wrong ? "got wrong numbers of" : "waited in vain for", names_[of]));
-    }
-    if (!history_.are_many(gather.at())) {
+    const std::string_view why =
+        cause->second.wrong ? "got wrong numbers of" : "waited in vain for";
+    warn_seldom("apart: " + names_[by] + ", " + names_[of],
+                fmt::format("exchange {}: {} {} {}, and they are kept apart", gather.at().exchange,
+                            names_[by], why, names_[of]));
+    if (!history_.has_many_lists(gather.at())) {
       std::erase(list.to, cause_of(by, cause->second));
     } else {  // who accuses others each time may be the cause itself
       std::erase_if(list.to, [&](Member m) { return m != self_ && (m == by || m == of); });
@@ -223,9 +221,9 @@ void AllReduceMachine::tick_gather() {
   if (!gather_) return;
   for (const Member m : gather_->heartbeat(view())) send(m, gather_->at(), 0, reduce::Wait{});
   const SentList* const list = gather_->list();
-  if (list == nullptr || now_ < list->ends_at(piece_deadline(), liveness_)) return;
+  if (list == nullptr || now_ < list->ends_at(patience().for_piece(), liveness_)) return;
   if (list->is_any_done()) history_.set_overdue(list->awaited);
-  if (list->stands() && history_.are_many(gather_->at())) {
+  if (list->stands() && history_.has_many_lists(gather_->at())) {
     for (const Member m : list->holders) {  // there is nothing that they have to wait for
       if (list->awaited.contains(m)) {
         exclude(m, "holds a mean, as it says, but does not go on");

@@ -58,10 +58,11 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   const auto sooner = [&](std::optional<TimePoint> time) {
     if (time) due = std::min(due.value_or(*time), *time);
   };
-  sooner(gives_up_at());
+  if (!current_) return due;
+  sooner(current_->gives_up_at(patience(), liveness_));
   sooner(source_gives_up_at());
-  if (current_) sooner(claims_.looks_at());
-  if (current_) sooner(probe_deadline());
+  sooner(claims_.looks_at());
+  sooner(current_->probes_at(patience()));
   return due;
 }
 
@@ -69,7 +70,7 @@ void AllReduceMachine::learn_from(const AllReduceMachine& former) {
   arrivals_.learn_from(former.arrivals_);
   pieces_.learn_from(former.pieces_);
   claims_.pace() = former.claims_.pace();
-  goes_on_ = former.has_ended_any();
+  is_running_ = former.is_running_;
   is_left_out_ = former.is_left_out_;
   missing_said_at_ = former.missing_said_at_;
 }
@@ -82,14 +83,7 @@ void AllReduceMachine::handle(Begin& begin) {
   if (!resume(begin)) {
     if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
     wants_served_.clear();
-    const std::size_t floats = begin.input.values.size();
-    current_ = Current{.at = begin.at,
-                       .input = std::move(begin.input),
-                       .distance_max = begin.distance_max,
-                       .begun_at = now_,
-                       .bounds = AttemptBounds(names_.size()),
-                       .early = EarlyPieces(floats, names_.size()),
-                       .waits_since = now_};
+    current_.emplace(begin, self_, names_.size(), now_);
     if (ended_at_) current_->work = now_ - *ended_at_;
   }
   next_ = {begin.at.backed, begin.at.exchange + 1};
@@ -159,22 +153,22 @@ void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.from >= names_.size() || piece.from == self_ || piece.epoch != epoch_) return;
   liveness_.heard(piece.from, now_);
   if (!current_ || piece.at != current_->at) return;
-  Current& c = *current_;
+  Participation& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
     receive_mean(piece);
   } else if (c.run && piece.attempt == c.joined) {
     const std::size_t step = c.run->reduction.step();
     switch (reduce(piece.from, piece.place, piece.floats)) {
       case Reduction::Taken::kYes:
-        note_wait(piece.from, step);
-        wait();
+        c.note_wait(piece.from, step, now_);
+        c.wait(now_);
         return after_progress();
       case Reduction::Taken::kWrong:
         return refuse_numbers(piece.from);
       case Reduction::Taken::kNotNow:
         return;
     }
-  } else if (piece.attempt == c.promised && c.promised > c.joined && owner(c.promised) != self_) {
+  } else if (piece.attempt == c.promised && c.promised > c.joined && c.gatherer() != self_) {
     c.early.keep(piece.from, piece.place, std::move(piece.floats));
   }
 }
@@ -182,18 +176,14 @@ void AllReduceMachine::handle(PieceReceived& piece) {
 void AllReduceMachine::handle(Tick&) {
   tick_gather();
   if (claims_.looks_at() && now_ >= *claims_.looks_at()) look_ahead();
-  if (current_ && now_ >= probe_deadline()) probe_others();
-  const auto gives_up = gives_up_at();
+  if (current_ && now_ >= current_->probes_at(patience())) probe_others();
+  const auto gives_up = current_ ? current_->gives_up_at(patience(), liveness_) : std::nullopt;
   if (gives_up && now_ >= *gives_up) stop_waiting();
   const auto source_gives_up = source_gives_up_at();
   if (source_gives_up && now_ >= *source_gives_up) give_up_donor();
 }
 
 // --- small things --------------------------------------------------------------------------------
-
-Member AllReduceMachine::owner(Attempt attempt) const {
-  return static_cast<Member>((attempt - 1) % names_.size());
-}
 
 Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
   const auto n = static_cast<Attempt>(names_.size());
@@ -232,6 +222,11 @@ bool AllReduceMachine::are_members(const Members& members) const {
 void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::What what) {
   actions_.emplace_back(
       SendNote{to, {.epoch = epoch_, .at = at, .attempt = attempt, .what = std::move(what)}});
+}
+
+// Where a liar could cause this line in each exchange.
+void AllReduceMachine::warn_seldom(const std::string& topic, std::string line) {
+  if (records_->is_line_due(topic, now_)) say(LogLevel::kWarning, std::move(line));
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {

@@ -14,15 +14,11 @@
 #include <vector>
 
 #include "gossip/collective/ahead_claims.h"
-#include "gossip/collective/attempt_bounds.h"
-#include "gossip/collective/early_pieces.h"
 #include "gossip/collective/gathering.h"
-#include "gossip/collective/mean_search.h"
 #include "gossip/collective/member_liveness.h"
 #include "gossip/collective/member_records.h"
+#include "gossip/collective/participation.h"
 #include "gossip/collective/reducer.h"
-#include "gossip/collective/reduction.h"
-#include "gossip/collective/registrations.h"
 
 namespace starling::collective {
 
@@ -51,7 +47,9 @@ class AllReduceMachine final : public Reducer {
   // It did not answer in time, and was not heard since.
   bool is_silent(Member member) const { return liveness_.silent_since(member).has_value(); }
   // Whom this member waits for, if for a single one.
-  std::optional<Member> waiting_for() const;
+  std::optional<Member> waiting_for() const {
+    return current_ ? current_->waiting_for() : std::nullopt;
+  }
   Memory memory() const override { return memory_; }
   bool is_explainable(Progress at) const override { return claims_.is_explainable(at, now_); }
   std::optional<Duration> pace() const override { return claims_.pace().usual(); }
@@ -63,47 +61,9 @@ class AllReduceMachine final : public Reducer {
  private:
   static constexpr std::size_t kNamedMax = 8;  // members in a sentence
 
-  struct Mean : NamedMean {
-    Floats floats;
-  };
-  struct Run {
-    Members members;
-    Reduction reduction;
-  };
-  struct Current {
-    Progress at;
-    Floats input;
-    double distance_max = 0;
-    TimePoint begun_at{};
-    Attempt promised = 0;  // takes part in nothing below
-    Attempt joined = 0;    // the last one whose list has come
-    TimePoint joined_at{};
-    TimePoint held_at{};  // `held` came
-    bool weak = false;    // its mean is
-    Mean held;            // attempt 0: none
-    std::optional<Run> run;
-    std::optional<reduce::Standing> fetch;   // to be accepted in the attempt at hand
-    std::optional<MeanSearch> search;        // for the mean of a commit
-    std::set<Member> false_donors;           // that sent another mean than the one asked for
-    std::map<Member, Sha256Digest> tellers;  // of commits, and what they said first
-    AttemptBounds bounds;
-    unsigned passed_on = 0;              // so often to another gatherer who might hear more
-    std::map<Member, unsigned> failed;   // attempts that we left in vain, by gatherer
-    std::map<Member, unsigned> refused;  // the same, since we got wrong numbers
-    std::optional<Blame> blame;          // of the attempt before
-    std::vector<SendPiece> sent;         // in the attempt at hand
-    EarlyPieces early;                   // of the attempt promised, until its list comes
-    TimePoint promised_at{};             // the last promise
-    TimePoint waits_since{};             // for waiting_for()
-    std::optional<TimePoint> probed_at;  // the others, not judged yet
-    TimePoint judged_at{};               // they were, last
-    Duration longest_wait{};             // for a piece
-    std::optional<Waited> waited;        // the longest in the attempt at hand, for whom
-    std::optional<Duration> work;        // from the end of the last exchange to this beginning
-  };
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
-    Current current;
+    Participation current;
     Member teller = 0;  // who said that others are further
     Member gatherer = 0;
     std::set<Member> expected;
@@ -133,27 +93,17 @@ class AllReduceMachine final : public Reducer {
   void report();
   void report_again();
   Registration registration() const;
-  std::optional<Blame> blame() const;
   bool is_awaited(Member from, Progress at, Attempt attempt, const Members& members) const;
   void begin_attempt(Attempt attempt, bool weak, const Members& members);
   void join(Members members);
   Reduction::Taken reduce(Member from, std::uint64_t place, const Floats& piece);
-  void note_wait(Member of, std::size_t step);
   void refuse_numbers(Member from);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
-  void accept(Mean mean);
-  reduce::Done done() const;
+  void accept(Participation::Mean mean);
   void send_done();
-  bool holds(const Sha256Digest& sha256) const;
   void stop_waiting();
-  bool waits_for_list() const;
-  void wait();
-  Duration stretched(Duration wait) const;
-  Duration piece_deadline() const;
-  Duration list_wait() const;
-  std::optional<TimePoint> gives_up_at() const;
-  TimePoint probe_deadline() const;
+  Patience patience() const;
   void probe_others();
   void ask_where_others_are();
   void find_silent();
@@ -166,7 +116,6 @@ class AllReduceMachine final : public Reducer {
   void receive_mean(PieceReceived& piece);
   void look_for(Commit commit);
   void ask_source();
-  void send_want(Member to, Attempt of, const Sha256Digest& sha256);
   void give_up_donor();
   void try_next_source();
   std::optional<TimePoint> source_gives_up_at() const;
@@ -218,10 +167,8 @@ class AllReduceMachine final : public Reducer {
   bool exclude_silent_holders(const Members& held_by);
   void exclude(Member member, std::string_view why);
   void bar(Progress at);
-  // Links may be missing before, and nobody is charged for a wait.
-  bool has_started() const { return last_ || options_.any_mean; }
-  // Here or in the machine that this one has learned from: links are made.
-  bool has_ended_any() const { return last_ || goes_on_; }
+  // Not while links may still be made; the members of a group have met before.
+  bool charges_waits() const { return is_running_ || options_.any_mean; }
   void charge_waits();
   void charge_late();
   void charge(Member by, Member of, TimePoint since);
@@ -231,7 +178,7 @@ class AllReduceMachine final : public Reducer {
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
-  Member owner(Attempt attempt) const;
+  Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
   Member gatherer_after(Member former) const;
@@ -240,6 +187,7 @@ class AllReduceMachine final : public Reducer {
   bool are_members(const Members& members) const;
   void send(Member to, Progress at, Attempt attempt, reduce::What what);
   void say(LogLevel level, std::string line);
+  void warn_seldom(const std::string& topic, std::string line);
 
   AllReduceOptions options_;
   Epoch epoch_;
@@ -265,7 +213,7 @@ class AllReduceMachine final : public Reducer {
   std::optional<TimePoint> due_;  // next_deadline() after the last event
   TimePoint stopped_until_{};     // this process did not run
   std::vector<Action> actions_;
-  std::optional<Current> current_;
+  std::optional<Participation> current_;
   std::optional<Gathering> gather_;  // here, for the exchange at hand or the next one
   std::optional<Commit> committed_;  // of next_, which has not begun here
   // The same: one of each teller. Until so many say the same, or all others, members register here
@@ -277,7 +225,8 @@ class AllReduceMachine final : public Reducer {
       std::make_shared<MemberRecords>(MemberRecords::Options{});
   std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
   std::set<Member> askers_;  // where we are in this exchange: who gathers may not be in their reach
-  bool goes_on_ = false;
+  // An exchange has ended here, or in the machine that this one has learned from: links are made.
+  bool is_running_ = false;
   std::optional<EndedExchange> last_;
   // Of the epoch before, until an exchange has ended in this one.
   std::optional<EndedExchange> former_;

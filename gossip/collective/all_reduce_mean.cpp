@@ -21,14 +21,14 @@ constexpr int kSourceParts = 3;
 void AllReduceMachine::fetch(reduce::Standing standing) {
   current_->run.reset();
   current_->fetch = std::move(standing);
-  wait();
+  current_->wait(now_);
   if (current_->false_donors.contains(current_->fetch->holder)) return give_up_source();
   ask_holder();
 }
 
 void AllReduceMachine::ask_holder() {
   const auto& [mean, holder] = *current_->fetch;
-  send_want(holder, mean.attempt, mean.sha256);
+  send(holder, current_->at, mean.attempt, reduce::Want{mean.sha256});
 }
 
 void AllReduceMachine::give_up_source() {
@@ -36,14 +36,10 @@ void AllReduceMachine::give_up_source() {
   stop_waiting();
 }
 
-void AllReduceMachine::send_want(Member to, Attempt of, const Sha256Digest& sha256) {
-  send(to, current_->at, of, reduce::Want{sha256});
-}
-
 // A mean that we asked for. Who sends another, or one that cannot be of this run, is named, and not
 // asked again in this exchange.
 void AllReduceMachine::receive_mean(PieceReceived& piece) {
-  Current& c = *current_;
+  Participation& c = *current_;
   const bool for_end = c.search && c.search->was_asked(piece.from) &&
                        !c.false_donors.contains(piece.from) &&
                        c.search->commit().attempt == piece.attempt;
@@ -59,19 +55,18 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     return finish(c.search->commit(), piece.floats);
   }
   if (for_attempt && is_near && digest == c.fetch->mean.sha256) {
-    Mean mean{std::move(c.fetch->mean), piece.floats};
+    Participation::Mean mean{std::move(c.fetch->mean), piece.floats};
     c.fetch.reset();
-    wait();
+    c.wait(now_);
     return accept(std::move(mean));
   }
-  if (records_->is_line_due("false mean: " + names_[piece.from], now_)) {
-    say(LogLevel::kWarning,
-        fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
-                    "not asked again",
-                    names_[piece.from],
-                    is_near ? "other numbers than" : "numbers too far from this peer's model as",
-                    c.at.exchange, piece.attempt));
-  }
+  warn_seldom(
+      "false mean: " + names_[piece.from],
+      fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
+                  "not asked again",
+                  names_[piece.from],
+                  is_near ? "other numbers than" : "numbers too far from this peer's model as",
+                  c.at.exchange, piece.attempt));
   c.false_donors.insert(piece.from);
   if (for_attempt) give_up_source();
   if (for_end && c.search->asked() == piece.from) try_next_source();
@@ -101,8 +96,8 @@ void AllReduceMachine::look_for(Commit commit) {
 }
 
 void AllReduceMachine::ask_source() {
-  const MeanSearch& search = *current_->search;
-  send_want(search.asked(), search.commit().attempt, search.commit().sha256);
+  const Commit& commit = current_->search->commit();
+  send(current_->search->asked(), commit.at, commit.attempt, reduce::Want{commit.sha256});
 }
 
 // It was asked, and has sent nothing yet. What it may send still counts.
@@ -112,26 +107,26 @@ void AllReduceMachine::give_up_donor() {
 }
 
 void AllReduceMachine::try_next_source() {
-  Current& c = *current_;
+  Participation& c = *current_;
   if (c.search->ask_next(c.false_donors, now_)) return ask_source();
   const Commit& commit = c.search->commit();
   if (settled_ == commit.at) c.blame = Blame{commit.holder, 1};  // not hearsay
   c.search.reset();                                              // nobody has it
   settled_.reset();
-  if (!waiting_for() && !gather_) take_part_in(next_attempt(gatherer_after(self_)));
+  if (!c.waiting_for() && !gather_) take_part_in(next_attempt(gatherer_after(self_)));
 }
 
 std::optional<TimePoint> AllReduceMachine::source_gives_up_at() const {
   if (!current_ || !current_->search) return std::nullopt;
   const MeanSearch& search = *current_->search;
-  const TimePoint until = search.asked_at() + stretched(piece_wait());
+  const TimePoint until = search.asked_at() + patience().stretched(piece_wait());
   return liveness_.waits_until(search.asked(), search.asked_at(), until);
 }
 
 // It does not have the mean that we asked it for.
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::NotYet&) {
   if (!current_ || at != current_->at) return;
-  const Current& c = *current_;
+  const Participation& c = *current_;
   if (c.search && c.search->asked() == from && c.search->commit().attempt == attempt) {
     try_next_source();
   } else if (c.fetch && c.fetch->holder == from && c.fetch->mean.attempt == attempt) {
@@ -146,7 +141,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     if (want.sha256 != ended->commit.sha256) return send_commit(from, ended->commit);
     mean = &ended->mean;
   } else if (current_ && at == current_->at) {
-    if (holds(want.sha256)) mean = &current_->held.floats;
+    if (current_->holds(want.sha256)) mean = &current_->held.floats;
   } else if (answer_if_over(from, at, attempt, reduce::NotYet{})) {
     return;
   }

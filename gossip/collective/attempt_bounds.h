@@ -9,6 +9,11 @@
 
 namespace starling::collective {
 
+// Each attempt has one gatherer: round k of gatherer g has the number k n + g + 1.
+inline Member owner_of(Attempt attempt, std::size_t members) {
+  return static_cast<Member>((attempt - 1) % members);
+}
+
 class AttemptBounds {
  public:
   explicit AttemptBounds(std::size_t members) : members_(members) {}

@@ -23,7 +23,7 @@ class GatherHistory {
     ++lists_.count;
     if (reducing) lists_.reducing = *std::move(reducing);
   }
-  bool are_many(Progress at) const { return lists_.at == at && lists_.count >= kListsMax; }
+  bool has_many_lists(Progress at) const { return lists_.at == at && lists_.count >= kListsMax; }
   Attempt last_attempt(Progress at) const { return lists_.at == at ? lists_.attempt : 0; }
   bool was_sent(Progress at, Attempt attempt) const {  // this one, or a later one
     return std::pair(lists_.at, lists_.attempt) >= std::pair(at, attempt);

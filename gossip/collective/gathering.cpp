@@ -111,7 +111,7 @@ bool Gathering::may_be_minority(const GatherView& view, Late late) const {
   return true;
 }
 
-Members Gathering::hold_up(const GatherView& view) const {
+Members Gathering::stragglers(const GatherView& view) const {
   Members members;
   if (!most_at_ || is_complete(view)) return members;
   for (const Member m : view.expected) {
@@ -146,7 +146,8 @@ Duration Gathering::lateness_max(const GatherView& view) const {
 
 TimePoint Gathering::closes_at(const GatherView& view) const {
   if (!asked_at_) return first_at_ + std::min(view.arrivals, lateness_max(view));
-  return view.options.any_mean ? grace_ends_at(view) : *asked_at_ + view.answer;
+  return view.options.any_mean ? grace_ends_at(view)
+                               : *asked_at_ + view.patience.stretched(view.options.answer);
 }
 
 // Requires: asked_at().
@@ -155,7 +156,8 @@ TimePoint Gathering::grace_ends_at(const GatherView& view) const {
 }
 
 TimePoint Gathering::deadline(const GatherView& view) const {
-  if (list_) return std::min(heartbeat_at_, list_->ends_at(view.piece, view.liveness));
+  if (list_)
+    return std::min(heartbeat_at_, list_->ends_at(view.patience.for_piece(), view.liveness));
   TimePoint due = std::min(heartbeat_at_, closes_at(view));
   const auto at_last = [&](TimePoint time) {
     if (time > view.now) due = std::min(due, time);

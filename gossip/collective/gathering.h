@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt that is gathered here: who has registered, who is still waited for and until when,
+// One attempt that is gathered here: who has registered, who is still waited for, until when,
 // and whether the members that are here may go on.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gossip/collective/gather_history.h"
+#include "gossip/collective/patience.h"
 #include "gossip/collective/sent_list.h"
 
 namespace starling::collective {
@@ -20,8 +21,7 @@ struct GatherView {
   const std::set<Member>& expected;   // to take part
   std::optional<TimePoint> ended_at;  // the exchange before, as far as is known
   Duration arrivals;                  // from the first registration to the last, as was learned
-  Duration answer;                    // who is asked answers within this
-  Duration piece;                     // a piece is waited for so long
+  Patience patience;
   bool awaits_mean = false;  // somebody may send the mean of a majority: no reason to go on apart
   TimePoint now;
 };
@@ -51,7 +51,7 @@ class Gathering {
   // All were asked last, in place of waiting for them to begin.
   std::optional<TimePoint> asked_at() const { return asked_at_; }
   // It answered, and has not begun.
-  void is_late(Member member) { late_.insert(member); }
+  void call_late(Member member) { late_.insert(member); }
   // Who is to hear now that we are there: who waits for the list, or came too late for it.
   Members heartbeat(const GatherView& view);
 
@@ -65,7 +65,7 @@ class Gathering {
   // All are there who can be expected.
   bool is_complete(const GatherView& view) const;
   // Members that are waited for although more than half of all have registered.
-  Members hold_up(const GatherView& view) const;
+  Members stragglers(const GatherView& view) const;
   // Where no quorum is here and nobody else is heard: somebody who may hear more of them.
   std::optional<Member> hears_more(const GatherView& view) const;
   // How much later than the first one the last one may register, and is learned from.
