@@ -59,7 +59,7 @@ void AllReduceMachine::exclude(Member member, std::string_view why) {
 // --- who has held up others for too long ---------------------------------------------------------
 
 // As long as a majority is left without them: first who sends wrong numbers, then who owes most. Of
-// two members either goes on alone.
+// a group of two either goes on alone.
 void AllReduceMachine::bar(Progress at) {
   history_.bar(at, {});
   const auto liars = records_->over_complaints(names_[self_], now_);
@@ -95,11 +95,15 @@ void AllReduceMachine::bar(Progress at) {
 // For what the exchange has waited until now, before it goes on.
 void AllReduceMachine::charge_waits() {
   const auto overdue = history_.take_overdue();
+  const Registrations& registered = gather_->registered();
+  const Members sources = history_.sources(gather_->at());
+  // A complaint hides no wait.
+  const auto cause = registered.find_cause(sources);
+  if (cause && cause->second.wrong) charge(cause->first, cause->second, now_);
   if (current_ && current_->joined != 0) {
-    const Members listed = history_.reducing(gather_->at());
-    if (const auto cause = gather_->registered().find_cause(listed)) {
-      charge(cause->first, cause->second, current_->joined_at);
-    } else {
+    if (const auto wait = registered.find_wait(sources)) {
+      charge(wait->first, wait->second, current_->joined_at);
+    } else if (!cause) {
       for (const Member m : overdue) charge(self_, m, current_->joined_at);
     }
     current_->joined_at = now_;  // once
@@ -134,7 +138,7 @@ Duration AllReduceMachine::charged_wait(TimePoint since) const {
 }
 
 // The likelier cause where `by` says that it waits for another, or got wrong numbers of it.
-Member AllReduceMachine::cause_of(Member by, const Blame& blame) const {
+Member AllReduceMachine::cause_of(Member by, const Blame& blame) {
   const Member of = blame.member;
   if (by == self_ || of == self_) return by == self_ ? of : by;
   if (!blame.wrong) {
@@ -142,10 +146,10 @@ Member AllReduceMachine::cause_of(Member by, const Blame& blame) const {
   }
   // Wrong numbers are refused by the next member too, once the first is left out. Where only these
   // two are known, they take turns: who lies to one member alone loses as much as that one.
-  const std::size_t with_by = records_->complaints(names_[by], now_);
-  const std::size_t with_of = records_->complaints(names_[of], now_);
-  if (with_by != with_of) return with_by > with_of ? by : of;
-  return gather_->at().exchange % 2 == 0 ? by : of;
+  const bool is_by = records_->sends_wrong(names_[by], now_);
+  const bool is_of = records_->sends_wrong(names_[of], now_);
+  if (is_by != is_of) return is_by ? by : of;
+  return records_->take_turns(names_[by], names_[of]) == names_[by] ? by : of;
 }
 
 }  // namespace starling::collective

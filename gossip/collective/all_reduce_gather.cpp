@@ -138,7 +138,7 @@ void AllReduceMachine::take_over(NamedMean standing) {
   const Registrations& registered = gather.registered();
   const Members held_by = registered.holders(standing.sha256);
   if (exclude_silent_holders(held_by)) return close();
-  history_.sent(gather.at(), gather.attempt(), {});
+  history_.sent(gather.at(), gather.attempt(), held_by);
   if (!standing.weak && !registered.backs(registered.members())) {
     return end_with({.at = gather.at(),
                      .attempt = standing.attempt,
@@ -159,7 +159,7 @@ void AllReduceMachine::reduce_anew() {
   const Gathering& gather = *gather_;
   const Registrations& registered = gather.registered();
   SentList list{.to = registered.members()};
-  const auto cause = registered.find_cause(history_.reducing(gather.at()));
+  const auto cause = registered.find_cause(history_.sources(gather.at()));
   if (cause && registered.contains(cause->second.member)) {
     const auto& [by, of] = list.apart.emplace(cause->first, cause->second.member);
     const std::string_view why =
@@ -221,7 +221,7 @@ void AllReduceMachine::tick_gather() {
   if (!gather_) return;
   for (const Member m : gather_->heartbeat(view())) send(m, gather_->at(), 0, reduce::Wait{});
   const SentList* const list = gather_->list();
-  if (list == nullptr || now_ < list->ends_at(patience().for_piece(), liveness_)) return;
+  if (list == nullptr || now_ < gather_->run_ends_at(view())) return;
   if (list->is_any_done()) history_.set_overdue(list->awaited);
   if (list->stands() && history_.has_many_lists(gather_->at())) {
     for (const Member m : list->holders) {  // there is nothing that they have to wait for

@@ -44,7 +44,8 @@ std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
   now_ = now;
   if (due_ && now_ > *due_ + kStopped) {
     stopped_until_ = now_;
-    if (current_) current_->waits_since = now_;
+    if (current_) current_->resume(now_);
+    if (gather_) gather_->resume(view());
   }
   std::visit([this](auto& e) { handle(e); }, event);
   if (gather_ && gather_->is_due(view())) close();

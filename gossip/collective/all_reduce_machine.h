@@ -174,7 +174,7 @@ class AllReduceMachine final : public Reducer {
   void charge(Member by, Member of, TimePoint since);
   void charge(Member by, const Blame& blame, TimePoint since);
   Duration charged_wait(TimePoint since) const;
-  Member cause_of(Member by, const Blame& blame) const;
+  Member cause_of(Member by, const Blame& blame);
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }

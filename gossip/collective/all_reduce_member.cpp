@@ -96,12 +96,11 @@ void AllReduceMachine::begin_attempt(Attempt attempt, bool weak, const Members& 
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::List& list) {
   if (!is_awaited(from, at, attempt, list.members)) return;
   Participation& c = *current_;
-  const auto apart = list.apart;
-  const bool accuses = apart && *apart < names_.size() && *apart != self_;
-  const bool is_wrong = c.blame && c.blame->wrong;  // and not silent
-  if (accuses && !is_wrong) liveness_.call_silent(*apart, now_);
   // It was the cause for which all waited, as the gatherer found.
-  if (accuses && c.blame && c.blame->member == *apart) charge(self_, *c.blame, c.joined_at);
+  if (c.blame && list.apart == c.blame->member) {
+    if (!c.blame->wrong) liveness_.call_silent(c.blame->member, now_);
+    charge(self_, *c.blame, c.joined_at);
+  }
   // How late the last one was, as far as a member sees it that may be the next gatherer.
   if (from != self_ && c.joined == 0) {
     const Duration most = Gathering::lateness_max(view(), c.begun_at, c.begun_at);
@@ -231,7 +230,7 @@ Patience AllReduceMachine::patience() const {
 void AllReduceMachine::probe_others() {
   Participation& c = *current_;
   // Else answers may wait to be read.
-  const bool ran = c.probed_at && *c.probed_at > stopped_until_;
+  const bool ran = c.probed_at && *c.probed_at >= stopped_until_;
   if (ran) return find_silent();
   c.probed_at = now_;
   ask_where_others_are();

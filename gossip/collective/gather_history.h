@@ -16,20 +16,20 @@ class GatherHistory {
   // Lists of one exchange, after which those who may be to blame are left out.
   static constexpr unsigned kListsMax = 2;
 
-  // A list was sent. `reducing`: who is to reduce; none: a mean stands.
-  void sent(Progress at, Attempt attempt, std::optional<Members> reducing) {
+  // A list was sent. `sources`: whom its members wait for: those who reduce, or hold what stands.
+  void sent(Progress at, Attempt attempt, Members sources) {
     if (lists_.at != at) lists_ = {.at = at};
     lists_.attempt = attempt;
     ++lists_.count;
-    if (reducing) lists_.reducing = *std::move(reducing);
+    lists_.sources = std::move(sources);
   }
   bool has_many_lists(Progress at) const { return lists_.at == at && lists_.count >= kListsMax; }
   Attempt last_attempt(Progress at) const { return lists_.at == at ? lists_.attempt : 0; }
   bool was_sent(Progress at, Attempt attempt) const {  // this one, or a later one
     return std::pair(lists_.at, lists_.attempt) >= std::pair(at, attempt);
   }
-  // Who was to reduce in the last list that had such; empty: nobody yet.
-  Members reducing(Progress at) const { return lists_.at == at ? lists_.reducing : Members{}; }
+  // Whom the members of the last list waited for; empty: there was none.
+  Members sources(Progress at) const { return lists_.at == at ? lists_.sources : Members{}; }
 
   // Of the last list: others were done, and these did not say so.
   void set_overdue(std::set<Member> members) { lists_.overdue = std::move(members); }
@@ -52,7 +52,7 @@ class GatherHistory {
     Progress at;
     Attempt attempt = 0;  // of the last one; no attempt has two
     unsigned count = 0;
-    Members reducing = {};
+    Members sources = {};
     std::set<Member> overdue = {};
     std::set<Member> excluded = {};
   };

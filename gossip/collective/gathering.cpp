@@ -2,6 +2,7 @@
 #include "gossip/collective/gathering.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace starling::collective {
 namespace {
@@ -83,7 +84,7 @@ bool Gathering::is_complete(const GatherView& view) const {
   const NamedMean* const standing = registered_.standing();
   if (standing != nullptr && registered_.backs(registered_.holders(standing->sha256))) return true;
   const auto cause = asked_at_ && view.now >= grace_ends_at(view)
-                         ? registered_.find_cause(view.history.reducing(at_))
+                         ? registered_.find_cause(view.history.sources(at_))
                          : std::nullopt;
   const auto is_lost_to_others = [&](Member member) {
     return cause && (cause->second.member == member || registered_.is_lost_to_any(member));
@@ -145,9 +146,21 @@ Duration Gathering::lateness_max(const GatherView& view) const {
 }
 
 TimePoint Gathering::closes_at(const GatherView& view) const {
-  if (!asked_at_) return first_at_ + std::min(view.arrivals, lateness_max(view));
-  return view.options.any_mean ? grace_ends_at(view)
-                               : *asked_at_ + view.patience.stretched(view.options.answer);
+  const auto closes = [&] {
+    if (!asked_at_) return first_at_ + std::min(view.arrivals, lateness_max(view));
+    return view.options.any_mean ? grace_ends_at(view)
+                                 : *asked_at_ + view.patience.stretched(view.options.answer);
+  };
+  return std::max(closes(), reads_until_);
+}
+
+TimePoint Gathering::run_ends_at(const GatherView& view) const {
+  return std::max(list_->ends_at(view.patience.for_piece(), view.liveness), reads_until_);
+}
+
+void Gathering::resume(const GatherView& view) {
+  if (std::exchange(has_resumed_, true)) return;
+  reads_until_ = view.now + view.options.answer / kGraceParts;
 }
 
 // Requires: asked_at().
@@ -156,9 +169,9 @@ TimePoint Gathering::grace_ends_at(const GatherView& view) const {
 }
 
 TimePoint Gathering::deadline(const GatherView& view) const {
-  if (list_)
-    return std::min(heartbeat_at_, list_->ends_at(view.patience.for_piece(), view.liveness));
-  TimePoint due = std::min(heartbeat_at_, closes_at(view));
+  if (list_) return std::min(heartbeat_at_, run_ends_at(view));
+  TimePoint due = heartbeat_at_;
+  if (registered_.size() > 0) due = std::min(due, closes_at(view));  // else all were left out
   const auto at_last = [&](TimePoint time) {
     if (time > view.now) due = std::min(due, time);
   };

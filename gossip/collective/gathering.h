@@ -78,6 +78,11 @@ class Gathering {
   const SentList* list() const { return list_ ? &*list_ : nullptr; }
   const SentList& set_list(SentList list, TimePoint now);
 
+  // Nothing is expected of the list's members any more. Requires: list().
+  TimePoint run_ends_at(const GatherView& view) const;
+  // This process did not run for a while: what has come meanwhile is read before anybody is called
+  // late. Once: one that is always late would wait for ever.
+  void resume(const GatherView& view);
   TimePoint deadline(const GatherView& view) const;
 
  private:
@@ -98,6 +103,8 @@ class Gathering {
   unsigned asked_ = 0;     // so often
   std::set<Member> late_;  // they have not begun, or only talk
   std::optional<SentList> list_;
+  bool has_resumed_ = false;
+  TimePoint reads_until_{};
 };
 
 }  // namespace starling::collective

@@ -9,6 +9,9 @@ namespace {
 // However long it was, as where this process itself was stopped: a member is let back in then.
 constexpr int kBudgetsMax = 2;
 constexpr unsigned kDoubtDoublingsMax = 6;
+// Complaints with others than one count as those with several if they come to this part of those
+// with the one.
+constexpr int kKnownPart = 4;
 
 }  // namespace
 
@@ -72,41 +75,52 @@ void MemberRecords::complained(const std::string& by, const std::string& of, Dur
   (void)spend(complaints_, {by, of}, wait, now);
 }
 
-std::size_t MemberRecords::complaints(const std::string& member, TimePoint now) const {
-  std::set<std::string> others;
+bool MemberRecords::Complaints::are_with_several() const {
+  return kKnownPart * std::max(owed - largest, with_self) >= largest && owed > Duration{};
+}
+
+std::map<std::string, MemberRecords::Complaints> MemberRecords::sum_complaints(
+    const std::set<std::string>& but, const std::string& self, TimePoint now) const {
+  std::map<Pair, Duration> pairs;  // whoever of the two complains
   for (const auto& [pair, budget] : complaints_) {
-    if (budget.owed(now) == Duration{}) continue;
-    if (pair.first == member) others.insert(pair.second);
-    if (pair.second == member) others.insert(pair.first);
+    if (but.contains(pair.first) || but.contains(pair.second)) continue;
+    pairs[std::minmax(pair.first, pair.second)] += budget.owed(now);
   }
-  return others.size();
+  std::map<std::string, Complaints> sums;
+  for (const auto& [pair, owed] : pairs) {
+    for (const auto& [member, other] : {pair, Pair(pair.second, pair.first)}) {
+      Complaints& its = sums[member];
+      its.owed += owed;
+      its.largest = std::max(its.largest, owed);
+      if (other == self) its.with_self += owed;
+    }
+  }
+  return sums;
+}
+
+bool MemberRecords::sends_wrong(const std::string& member, TimePoint now) const {
+  const auto sums = sum_complaints({}, {}, now);
+  const auto its = sums.find(member);
+  return its != sums.end() && its->second.are_with_several();
+}
+
+const std::string& MemberRecords::take_turns(const std::string& a, const std::string& b) {
+  bool& was_first = turns_[std::minmax(a, b)];
+  was_first = !was_first;
+  return was_first ? std::min(a, b) : std::max(a, b);
 }
 
 std::set<std::string> MemberRecords::over_complaints(const std::string& self, TimePoint now) const {
-  struct Part {
-    std::set<std::string> others;
-    Duration owed{};
-  };
   std::set<std::string> over;
   while (true) {
-    std::map<std::string, Part> parts;
-    for (const auto& [pair, budget] : complaints_) {
-      if (over.contains(pair.first) || over.contains(pair.second)) continue;
-      for (const auto& [member, other] : {pair, Pair(pair.second, pair.first)}) {
-        parts[member].others.insert(other);
-        parts[member].owed += budget.owed(now);
-      }
-    }
-    const auto is_over = [&](const auto& entry) {
-      const auto& [member, part] = entry;
-      const bool is_known = part.others.size() > 1 || part.others.contains(self);
-      return member != self && is_known && part.owed >= options_.budget;
-    };
-    std::erase_if(parts, [&](const auto& entry) { return !is_over(entry); });
-    const auto most = std::ranges::max_element(parts, {}, [](const auto& entry) {
-      return std::pair(entry.second.others.size(), entry.second.owed);
+    auto sums = sum_complaints(over, self, now);
+    std::erase_if(sums, [&](const auto& entry) {
+      const auto& [member, its] = entry;
+      return member == self || !its.are_with_several() || its.owed < options_.budget;
     });
-    if (most == parts.end()) return over;
+    const auto most = std::ranges::max_element(
+        sums, {}, [](const auto& entry) { return entry.second.owed - entry.second.largest; });
+    if (most == sums.end()) return over;
     over.insert(most->first);
   }
 }

@@ -42,10 +42,12 @@ class MemberRecords {
 
   // `by` complains of wrong numbers of `of`: one of the two lies. Counted like a wait of so long.
   void complained(const std::string& by, const std::string& of, Duration wait, TimePoint now);
-  // With so many others it has a part in complaints. Who sends wrong numbers to several, or says so
-  // of several, has more than these.
-  std::size_t complaints(const std::string& member, TimePoint now) const;
-  // Who has used up its budget by complaints with two members, or with `self`.
+  // Whether it has a part in complaints with several others, as who sends wrong numbers, or says so
+  // of others: one pair of members says nothing of either, however often they complain.
+  bool sends_wrong(const std::string& member, TimePoint now) const;
+  // Of a pair of which nothing else is known: whose turn it is to be left out.
+  const std::string& take_turns(const std::string& a, const std::string& b);
+  // Who has used up its budget by complaints with several others, or with `self`.
   std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
 
   // A member said that it is further, was believed, and a model came, or none: its word alone is
@@ -70,6 +72,15 @@ class MemberRecords {
 
   using Pair = std::pair<std::string, std::string>;  // by, of
   using Budgets = std::map<Pair, gossip::WaitBudget>;
+  struct Complaints {
+    Duration owed{};
+    Duration largest{};  // with one other
+    Duration with_self{};
+    bool are_with_several() const;
+  };
+  // By member, of all but these.
+  std::map<std::string, Complaints> sum_complaints(const std::set<std::string>& but,
+                                                   const std::string& self, TimePoint now) const;
   // How much of it counts.
   Duration spend(Budgets& budgets, Pair pair, Duration wait, TimePoint now) const;
 
@@ -77,6 +88,7 @@ class MemberRecords {
   Budgets waits_;
   Budgets late_;  // of these, since they came last
   Budgets complaints_;
+  std::map<Pair, bool> turns_;  // the first of the pair was left out last
   std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;

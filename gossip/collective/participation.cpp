@@ -41,6 +41,11 @@ bool Participation::holds(const Sha256Digest& sha256) const {
 void Participation::wait(TimePoint now) {
   if (run || held.attempt == promised) longest_wait = std::max(longest_wait, now - waits_since);
   waits_since = now;
+  has_resumed = false;
+}
+
+void Participation::resume(TimePoint now) {
+  if (!std::exchange(has_resumed, true)) waits_since = now;
 }
 
 void Participation::note_wait(Member of, std::size_t step, TimePoint now) {

@@ -38,6 +38,9 @@ struct Participation {
   bool holds(const Sha256Digest& sha256) const;
   // Something came of it: waits from now on.
   void wait(TimePoint now);
+  // This process did not run for a while, and waits anew. Once for each wait: one that is always
+  // late would wait for ever.
+  void resume(TimePoint now);
   // For the piece of this step, which has come.
   void note_wait(Member of, std::size_t step, TimePoint now);
   reduce::Done done() const { return {.sha256 = held.sha256, .waited = waited}; }
@@ -77,6 +80,7 @@ struct Participation {
   std::vector<SendPiece> sent;         // in the attempt at hand
   EarlyPieces early;                   // of the attempt promised, until its list comes
   TimePoint waits_since;               // for waiting_for()
+  bool has_resumed = false;            // that wait was begun again
   Duration longest_wait{};             // for a piece
   std::optional<Waited> waited;        // the same in the attempt at hand, and for whom
   std::optional<Duration> work;        // from the end of the last exchange to this beginning

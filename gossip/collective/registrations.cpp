@@ -89,12 +89,22 @@ std::map<Member, Members> Registrations::waited_in_vain(const Members& held_by) 
 }
 
 std::optional<std::pair<Member, Blame>> Registrations::find_cause(const Members& listed) const {
+  const auto wrong = first_blame(listed, true);
+  return wrong ? wrong : find_wait(listed);
+}
+
+std::optional<std::pair<Member, Blame>> Registrations::find_wait(const Members& listed) const {
+  return first_blame(listed, false);
+}
+
+std::optional<std::pair<Member, Blame>> Registrations::first_blame(const Members& listed,
+                                                                   bool wrong) const {
   std::optional<std::pair<Member, Blame>> first;
-  const auto rank = [](const Blame& blame) { return std::pair(!blame.wrong, blame.pieces); };
   for (const auto& [member, its] : all_) {
     const auto& blame = its.blame;
-    if (!blame || (!listed.empty() && !std::ranges::binary_search(listed, blame->member))) continue;
-    if (!first || rank(*blame) < rank(first->second)) first = {member, *blame};
+    if (!blame || blame->wrong != wrong) continue;
+    if (!listed.empty() && !std::ranges::binary_search(listed, blame->member)) continue;
+    if (!first || blame->pieces < first->second.pieces) first = {member, *blame};
   }
   return first;
 }

@@ -173,15 +173,15 @@ TEST(GatherHistory, ForgetsListsAndExclusionsInTheNextExchange) {
   history.sent(kAt, 1, Members{0, 1, 2});
   history.exclude(2);
   EXPECT_FALSE(history.has_many_lists(kAt));
-  history.sent(kAt, 6, {});  // a mean stands
+  history.sent(kAt, 6, Members{1});  // which holds a mean that stands
   EXPECT_TRUE(history.has_many_lists(kAt));
-  EXPECT_THAT(history.reducing(kAt), ElementsAre(0, 1, 2));
+  EXPECT_THAT(history.sources(kAt), ElementsAre(1));
   EXPECT_TRUE(history.is_left_out(kAt, 2));
   EXPECT_TRUE(history.was_sent(kAt, 6));
   EXPECT_FALSE(history.was_sent(kNext, 1));
   history.sent(kNext, 1, {});
   EXPECT_FALSE(history.has_many_lists(kNext));
-  EXPECT_THAT(history.reducing(kNext), IsEmpty());
+  EXPECT_THAT(history.sources(kNext), IsEmpty());
   EXPECT_FALSE(history.is_left_out(kNext, 2));
   EXPECT_EQ(history.last_attempt(kAt), 0U);
 }

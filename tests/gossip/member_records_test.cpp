@@ -81,6 +81,30 @@ TEST_F(Records, NoMoreThanHalfIsForgivenHoweverLongItWasLate) {
   EXPECT_EQ(records_.owed("a", now_), 25s);
 }
 
+TEST_F(Records, WhoHasAPartInComplaintsWithSeveralSendsWrongNumbers) {
+  for (int i = 0; i < 6; ++i) {
+    records_.complained("a", "l", 3s, now_);
+    records_.complained("b", "l", 3s, now_);
+  }
+  EXPECT_TRUE(records_.sends_wrong("l", now_));
+  EXPECT_FALSE(records_.sends_wrong("a", now_));
+  EXPECT_THAT(records_.over_complaints("g", now_), ElementsAre("l"));
+}
+
+// However often it complains, and though once another did too.
+TEST_F(Records, OneThatComplainsOfAnotherBringsNothingUponIt) {
+  records_.complained("c", "a", 3s, now_);
+  for (int i = 0; i < 12; ++i) records_.complained("l", "a", 3s, now_);
+  EXPECT_FALSE(records_.sends_wrong("a", now_));
+  EXPECT_FALSE(records_.sends_wrong("l", now_));
+  EXPECT_THAT(records_.over_complaints("g", now_), IsEmpty());
+}
+
+TEST_F(Records, TwoOfWhomNothingElseIsKnownTakeTurns) {
+  EXPECT_NE(records_.take_turns("a", "l"), records_.take_turns("l", "a"));
+  EXPECT_NE(records_.take_turns("a", "l"), records_.take_turns("a", "l"));
+}
+
 TEST_F(Records, WhoGaveNoMeanIsAskedLastUntilItGivesOne) {
   records_.gave_nothing("a");
   EXPECT_FALSE(records_.gives("a"));

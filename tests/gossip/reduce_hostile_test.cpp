@@ -630,6 +630,67 @@ TEST(AllReduceHostile, WhoHoldsOthersUpInEachExchangeIsSeldomWaitedFor) {
   }
 }
 
+// It is mute but for one registration, after the first list of each exchange: with a mean that it
+// does not have. A complaint with it hides nothing.
+TEST(AllReduceHostile, WhoClaimsAMeanAfterTheFirstListIsSeldomWaitedFor) {
+  constexpr Member kSelf = 4;
+  for (const bool complains : {false, true}) {
+    World world = liars_world(1);
+    world.exchanges = 120;
+    world.seconds_max = 3000;
+    ReduceNetwork network(world);
+    network.do_not_await(kSelf);
+    network.give_no_pieces(kSelf);
+    std::map<Exchange, NamedMean> claims;
+    const auto claim = [&](Member gatherer, const Note& note, Attempt attempt) {
+      reduce::Register its{.held = claims.at(note.at.exchange)};
+      if (complains) its.blame = protocol::Blame{1, 1, true};
+      network.tell(kSelf, gatherer, about(note.at, attempt, its));
+    };
+    network.forge = [&](Member from, Member to, Note& note) {
+      if (from == kSelf) return false;
+      const auto* const list = std::get_if<reduce::List>(&note.what);
+      const Exchange exchange = note.at.exchange;
+      const bool is_without = list != nullptr && std::ranges::count(list->members, kSelf) == 0;
+      if (is_without && exchange > 3 && !claims.contains(exchange)) {
+        claims[exchange] = {note.attempt, {0, 1, 2, 3, 4}, digest_of(exchange)};
+        claim(from, note, note.attempt + kOfLiar);
+      }
+      if (says<reduce::Ask>(note) && to == kSelf && note.attempt != 0 &&
+          claims.contains(exchange)) {
+        claim(from, note, note.attempt);
+      }
+      return true;
+    };
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.disagreement(kSelf), "");
+    const auto seconds = network.exchange_seconds();
+    const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    EXPECT_LT(std::accumulate(half, seconds.end(), 0.0) / 60, 0.5) << complains;
+    EXPECT_TRUE(is_named(network, kSelf, "has held up the others")) << complains;
+  }
+}
+
+// The gatherer is still training when the only two that registered leave each other nothing.
+TEST(AllReduceHostile, WhoLeavesAGathererWithNobodyDoesNotMakeItSpin) {
+  constexpr Member kSelf = 2;
+  World world = liars_world(1);
+  world.members = 3;
+  world.exchanges = 6;
+  ReduceNetwork network(world);
+  for (Exchange e = 1; e < 6; ++e) network.delay_begin(0, e, 30);
+  network.give_no_pieces(kSelf);
+  network.do_not_await(kSelf);
+  std::uint64_t lie = 0;
+  network.forge = [&](Member from, Member, Note& note) {
+    auto* const its = std::get_if<reduce::Register>(&note.what);
+    if (from != kSelf || its == nullptr || note.at.exchange == 0) return true;
+    *its = {.held = NamedMean{note.attempt, {0, 1, 2}, digest_of(++lie)}};
+    return true;
+  };
+  EXPECT_EQ(network.run(), "");
+}
+
 // Below all deadlines, in each exchange: it is waited for, like one that is slow, and is named.
 TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
   enum class Late { kNothing, kBeginning, kPieces, kLists, kCommits };
@@ -756,6 +817,38 @@ TEST(AllReduceHostile, WhoBlamesThoseThatAreNotThereHidesNothing) {
         ASSERT_EQ(network.run(), "");
         EXPECT_EQ(network.disagreement(self), "");
         EXPECT_LT(pace_of(network).most, 40);
+      }
+    }
+  }
+}
+
+// In every other exchange only, of the same member or of each in turn.
+TEST(AllReduceHostile, WhoSaysNowAndThenThatOthersSendWrongNumbersLosesAsMuch) {
+  for (const Member self : {1U, 2U}) {
+    for (const bool of_one : {true, false}) {
+      for (const Exchange odd : {0U, 1U}) {
+        SCOPED_TRACE(::testing::Message() << "member " << self << ", of one " << of_one << odd);
+        World world = liars_world(1);
+        world.exchanges = 200;
+        world.distance_max = 1e9;
+        ReduceNetwork network(world);
+        std::set<Exchange> lied;
+        network.forge = [&](Member from, Member, Note& note) {
+          auto* const its = std::get_if<reduce::Register>(&note.what);
+          const Exchange exchange = note.at.exchange;
+          if (from != self || its == nullptr || exchange % 2 != odd) return true;
+          const Member victim = of_one ? 3 : static_cast<Member>(exchange / 2 % kOfLiar);
+          its->blame.reset();
+          if (lied.insert(exchange).second) its->blame = protocol::Blame{victim, 1, true};
+          return true;
+        };
+        ASSERT_EQ(network.run(), "") << network.trace();
+        std::map<Member, std::size_t> in;
+        for (const Finished& result : network.finished(4)) {
+          for (const Member m : result.members) ++in[m];
+        }
+        for (Member m = 0; m < kOfLiar; ++m) EXPECT_GE(in[m] + 5, in[self]) << m;
+        EXPECT_EQ(is_named(network, self, "sends wrong numbers again and again"), !of_one);
       }
     }
   }
