@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -43,14 +44,17 @@ std::map<std::string, std::string> parse_lines(const std::string& text) {
   return sums;
 }
 
-// What another content changes, and a copy too: inode, size and time of change.
+// What another content changes, and a copy too: inode, size and both times of change, of which one
+// cannot be set back.
 // "" of a file that changed just now, since a change within the same tick would not be seen.
 std::string version_of(const fs::path& file) {
   struct stat found {};
   if (::stat(file.c_str(), &found) != 0) return {};
   const std::timespec& at = found.st_mtim;
-  if (at.tv_sec + 1 >= std::time(nullptr)) return {};
-  return fmt::format("{}-{}-{}.{:09}", found.st_ino, found.st_size, at.tv_sec, at.tv_nsec);
+  if (std::max(at.tv_sec, found.st_ctim.tv_sec) + 1 >= std::time(nullptr)) return {};
+  const std::timespec& changed = found.st_ctim;
+  return fmt::format("{}-{}-{}.{:09}-{}.{:09}", found.st_ino, found.st_size, at.tv_sec, at.tv_nsec,
+                     changed.tv_sec, changed.tv_nsec);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ td:first-child:not(.number){white-space:normal;min-width:12em;overflow-wrap:brea
 tbody tr{border-top:1px solid var(--rule)}
 .number{text-align:right}
 .facts{display:grid;grid-template-columns:max-content 1fr;gap:4px 20px;margin:0;font-size:.92rem;align-content:start}
-.facts dt{color:var(--muted)}
+.facts dt{color:var(--muted);overflow-wrap:anywhere}
 .facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 .facts small{color:var(--muted)}
 .grid>.facts{border:1px solid var(--rule);border-radius:8px;padding:14px 16px}

@@ -42,6 +42,7 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
       names_(std::move(names)),
       at_(next),
       is_starting_(options.start.has_value()),
+      starts_until_(now + options.start.value_or(Duration{})),
       peers_(names_.size()),
       quorum_(names_.size(), now, before),
       records_(std::make_shared<MemberRecords>(MemberRecords::Options{
@@ -140,8 +141,8 @@ void GroupReduceMachine::handle(LinkDown& down) {
   if (down.member >= peers_.size() || down.member == self_) return;
   Peer& peer = peers_[down.member];
   if (!peer.down_since) peer.down_since = now_;
-  // Who was never met may still be starting.
-  if (peer.met || !is_starting_) reach(down.member, false);
+  if (!is_down(peer)) return;
+  reach(down.member, false);
   for (auto& [exchange, group] : groups_) {
     const auto place = place_of(group.members, down.member);
     if (place) perform(exchange, group.machine.on(LinkDown{*place}, now_));
@@ -212,10 +213,9 @@ void GroupReduceMachine::hear_that_it_runs(Member from, Exchange exchange) {
 void GroupReduceMachine::begin_now() {
   const Begin begin = *std::exchange(held_, std::nullopt);
   const Exchange exchange = begin.at.exchange;
-  if (std::exchange(is_starting_, false)) {
-    for (Member member = 0; member < peers_.size(); ++member) {
-      if (peers_[member].down_since) reach(member, false);
-    }
+  is_starting_ = false;
+  for (Member member = 0; member < peers_.size(); ++member) {
+    if (!peers_[member].met && is_down(peers_[member])) reach(member, false);
   }
   const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
   if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
@@ -256,7 +256,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
     const Peer& peer = peers_[members[place]];
     names.push_back(names_[members[place]]);
     // A broken link is replaced soon, as at the start, where two may have been made.
-    const bool is_gone = peer.down_since && now_ >= *peer.down_since + MemberLiveness::kRelink;
+    const bool is_gone = is_down(peer) && now_ >= *peer.down_since + MemberLiveness::kRelink;
     if (peer.is_missing() || is_gone) absent.insert(place);
   }
   AllReduceOptions options = options_.exchange;
@@ -273,7 +273,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
     const Peer& peer = peers_[group.members[place]];
     if (absent.contains(place)) continue;
     if (peer.is_up()) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
-    if (peer.down_since) perform(exchange, group.machine.on(LinkDown{place}, now_));
+    if (is_down(peer)) perform(exchange, group.machine.on(LinkDown{place}, now_));
   }
   return group;
 }

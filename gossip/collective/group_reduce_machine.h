@@ -80,6 +80,10 @@ class GroupReduceMachine final : public Reducer {
 
   void begin_now();
   bool has_met_all() const;
+  // Its link is. Who was never met may still be starting, whatever others say of the network.
+  bool is_down(const Peer& peer) const {
+    return peer.down_since && (peer.met || now_ >= starts_until_);
+  }
   void hear_that_it_runs(Member from, Exchange exchange);
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
@@ -109,6 +113,7 @@ class GroupReduceMachine final : public Reducer {
   std::optional<Begin> held_;           // until all were met
   TimePoint held_until_{};              // or then
   bool is_starting_;                    // nothing has begun yet
+  TimePoint starts_until_;              // others may begin
   std::set<Member> running_;            // who said meanwhile that the network runs already
   bool busy_ = false;                   // it has begun, and neither ended nor given up
   std::vector<Peer> peers_;             // by member

@@ -130,6 +130,18 @@ TEST(ProtocolSimulation, WholePeersRunAnAlgorithmOfOnesOwn) {
   EXPECT_EQ(peers.models, run_with(small_network("ring", 4), Simulated::kRecurrence).models);
 }
 
+// A group whose links are made sooner leaves nobody of another one behind.
+TEST(ProtocolSimulation, GroupsWaitAtFirstForLinksThatAreMadeLater) {
+  for (const std::uint64_t seed : {2U, 5U, 7U, 8U}) {
+    auto options = small_network("ring", 9, "all-reduce:group=3");
+    options.network.latency = "uniform:20ms,100ms";
+    options.run.seed = seed;
+    EXPECT_EQ(run_with(options, Simulated::kPeers).models,
+              run_with(options, Simulated::kRecurrence).models)
+        << seed;
+  }
+}
+
 // Sums are made in another order.
 TEST(ProtocolSimulation, AllReduceMeansDifferentBeginnings) {
   auto options = small_network("ring", 5, "all-reduce");
