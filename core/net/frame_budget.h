@@ -24,6 +24,8 @@ class FrameBudget {
   // Counts a frame that was read, as so many small ones: what it makes us do. Bulk counts where it
   // costs more than one. How long to wait before the next one is read; mostly 0.
   Duration take(const Frame& frame, TimePoint now, double cost = 1);
+  // So many more small frames may come: what this side does itself calls for them.
+  void grant(double frames) { level_ += frames; }
 
  private:
   Options options_;

@@ -48,7 +48,8 @@ class PeerLinks final : public PeerTransport {
     Duration greeting_deadline = std::chrono::seconds(10);
     Duration goodbye = std::chrono::seconds(1);
     Duration idle_max = kIdleLink;
-    // That are read of one member, counted as work_of() says; see net/frame_budget.h.
+    // That are read of one member, counted as work_of() says; see net/frame_budget.h. Of an
+    // all-reduce as many more as this peer sends in it.
     double frames_per_second = 4000;
     net::HandshakeBudget::Options handshakes;  // of those who dial this peer
     std::size_t queue_low = 256 * 1024;        // bytes under way to the socket before more is taken
@@ -177,9 +178,11 @@ class PeerLinks final : public PeerTransport {
   std::set<LinkPtr> greeting_;
   struct Budget {
     net::FrameBudget frames;
-    bool said = false;  // that it was exceeded
+    std::uint64_t pieces = 0;  // of pieces_out_: granted already
+    bool said = false;         // that it was exceeded
   };
   std::map<std::string, Budget> budgets_;  // of those that were members, by name
+  std::uint64_t pieces_out_ = 0;           // of all-reduces, to whomever
   net::HandshakeBudget handshakes_;
   RelayLine line_;
   std::string last_pumped_;     // of the relayed links, which take turns

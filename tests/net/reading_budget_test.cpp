@@ -151,6 +151,20 @@ TEST(FrameBudget, ReadsASecondsWorthAtOnceAndThenTheRate) {
   EXPECT_NEAR(frames, 100 + 10 * 100, 5);
 }
 
+TEST(FrameBudget, AGrantAddsToASecondsWorthAtMost) {
+  FrameBudget budget({.per_second = 100});
+  const auto at_once = [&] {
+    int frames = 0;
+    while (budget.take({.type = 1}, TimePoint{}) == Duration::zero()) ++frames;
+    return frames;
+  };
+  at_once();
+  budget.grant(50);
+  EXPECT_EQ(at_once(), 49);
+  budget.grant(1000);
+  EXPECT_EQ(at_once(), 99);
+}
+
 TEST(FrameBudget, BulkIsNotCounted) {
   FrameBudget budget({.per_second = 1});
   const Bytes payload(FrameBudget::kBulkBytes);
