@@ -33,6 +33,14 @@ bool FaultSchedule::meets(Node node, std::initializer_list<FaultKind> kinds) con
 
 bool FaultSchedule::down(Node node) const { return meets(node, kDown); }
 
+bool FaultSchedule::gone(Node node) const {
+  return std::ranges::any_of(running_, [node](const Running& running) {
+    const FaultKind kind = running.event.kind;
+    return !running.ends && (kind == FaultKind::kKill || kind == FaultKind::kPause) &&
+           std::ranges::find(running.event.nodes, node) != running.event.nodes.end();
+  });
+}
+
 void FaultSchedule::set_links(const FaultEvent& event, std::vector<FaultAction>& actions) const {
   for (const auto& link : event.links) {
     const auto base = base_.find(link);

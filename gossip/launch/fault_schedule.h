@@ -64,6 +64,8 @@ class FaultSchedule {
   std::size_t waiting() const { return waiting_.size(); }
   // Whether a node is down now because the script wants it.
   bool down(Node node) const;
+  // Whether an event keeps it down or paused to the end.
+  bool gone(Node node) const;
 
  private:
   struct Running {

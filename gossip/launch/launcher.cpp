@@ -151,7 +151,7 @@ class Launcher {
           loop_.post([this] { interrupt(); });
         }) {}
 
-  Result<SimulationResult> run() {
+  Result<LaunchResult> run() {
     if (const auto begun = begin(); !begun) {
       end(begun.error());
     } else {
@@ -172,7 +172,7 @@ class Launcher {
   void look();
   void interrupt();
   void ended(Node node, ChildEnd how);
-  void end(Result<SimulationResult> outcome);
+  void end(Result<LaunchResult> outcome);
   Error with_logs(const Error& error) const;
   Node node_of(const std::string& member) const;
   bool any_runs() const;
@@ -201,7 +201,7 @@ class Launcher {
   asio::steady_timer over_;  // cancelled when there is an outcome or a process ends
   FaultSchedule schedule_;
   std::optional<TimePoint> first_step_;
-  std::optional<Result<SimulationResult>> outcome_;
+  std::optional<Result<LaunchResult>> outcome_;
   bool hurried_ = false;  // interrupted while stopping
   net::Alarm alarm_;
   net::SignalThread signals_;
@@ -312,6 +312,9 @@ void Launcher::look() {
     for (const FaultAction& action : schedule_.on(now - *first_step_, recorder_->step())) {
       std::visit([this](const auto& what) { perform(what); }, action);
     }
+    for (Node node = 0; node < places_.size(); ++node) {
+      if (schedule_.gone(node)) recorder_->left(node);
+    }
   }
   while (const auto measurement = recorder_->take_measurement(now)) {
     hooks_.on_measurement(*measurement);
@@ -322,7 +325,9 @@ void Launcher::look() {
       hooks_.on_line(fmt::format("{} event{} did not happen: the run was over before", left,
                                  left == 1 ? "" : "s"));
     }
-    return end(std::move(*recorder_).result(now));
+    std::optional<Error> unfinished = recorder_->unfinished();
+    if (unfinished) unfinished = with_logs(*unfinished);
+    return end(LaunchResult{std::move(*recorder_).result(now), std::move(unfinished)});
   }
   if (!schedule_.next() && !any_runs()) {
     return end(with_logs(rejected("no-progress", "no process runs, and no event starts one")));
@@ -362,7 +367,7 @@ void Launcher::interrupt() {
   end(rejected("interrupted", "the run was interrupted; every peer has been stopped"));
 }
 
-void Launcher::end(Result<SimulationResult> outcome) {
+void Launcher::end(Result<LaunchResult> outcome) {
   if (!outcome_) outcome_.emplace(std::move(outcome));
   over_.cancel();
 }
@@ -422,8 +427,8 @@ net::Async<void> Launcher::stop_children() {
 
 }  // namespace
 
-Result<SimulationResult> launch(const LaunchRequest& request, const Clock& clock, Log& log,
-                                const LaunchHooks& hooks) {
+Result<LaunchResult> launch(const LaunchRequest& request, const Clock& clock, Log& log,
+                            const LaunchHooks& hooks) {
   Launcher launcher(request, clock, log, hooks);
   return launcher.run();
 }

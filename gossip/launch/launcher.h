@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -33,10 +34,15 @@ struct LaunchHooks {
   std::function<void(const std::string& line)> on_line;    // what is done to the network
 };
 
+struct LaunchResult {
+  SimulationResult result;
+  std::optional<Error> unfinished;  // of whom it has no last model; see RunRecorder
+};
+
 // Runs to the end of the last step. Fails with "no-progress", "peer-ended" (a process that ended by
 // itself; with the last line of its log), "interrupted" (SIGINT, SIGTERM, SIGHUP), and as its parts
 // do. `log`: of the issuer.
-[[nodiscard]] Result<SimulationResult> launch(const LaunchRequest& request, const Clock& clock,
-                                              Log& log, const LaunchHooks& hooks);
+[[nodiscard]] Result<LaunchResult> launch(const LaunchRequest& request, const Clock& clock,
+                                          Log& log, const LaunchHooks& hooks);
 
 }  // namespace starling::gossip

@@ -129,13 +129,13 @@ bool RunRecorder::waits_for_last() const {
 }
 
 bool RunRecorder::has_all(protocol::Exchange exchange) const {
-  return std::ranges::all_of(nodes_, [exchange](const NodeRecord& node) {
-    if (node.process != NodeRecord::Process::kUp) return true;
-    return node.handed_in && *node.handed_in >= exchange;
+  return std::ranges::all_of(nodes_, [this, exchange](const NodeRecord& node) {
+    const bool is_away = node.process != NodeRecord::Process::kUp;
+    return has(node, exchange) || (is_away && (node.gone || !is_last(exchange)));
   });
 }
 
-// The last evaluation waits for everybody, as long as anybody gets on.
+// The last evaluation waits for everybody who is there or comes back, as long as anybody gets on.
 TimePoint RunRecorder::deadline_of(protocol::Exchange exchange,
                                    const Evaluation& evaluation) const {
   if (is_last(exchange)) return progressed_ + options_.patience;
@@ -167,24 +167,41 @@ TimePoint RunRecorder::next_deadline() const {
   return next;
 }
 
+std::string RunRecorder::tell(const std::vector<Node>& nodes) const {
+  std::string who;
+  for (std::size_t i = 0; i < std::min(nodes.size(), kNamedMax); ++i) {
+    const PeerRow& row = rows_[nodes[i]];
+    who += fmt::format("{}{} is {} at step {}", i == 0 ? "" : ", ", row.name, printable(row.state),
+                       row.step);
+  }
+  if (nodes.size() > kNamedMax) who += fmt::format(", and {} more", nodes.size() - kNamedMax);
+  return who;
+}
+
+std::optional<Error> RunRecorder::unfinished() const {
+  STARLING_CHECK(complete_);
+  std::vector<Node> missing;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    if (!nodes_[node].gone && !has(nodes_[node], *measured_)) missing.push_back(node);
+  }
+  if (missing.empty()) return std::nullopt;
+  return rejected("unfinished",
+                  fmt::format("{} of {} peers did not finish, and the result is without them: {}",
+                              missing.size(), nodes_.size(), tell(missing)));
+}
+
 std::optional<Error> RunRecorder::stalled(TimePoint now) const {
   if (complete_ || waits_for_last() || now < progressed_ + options_.patience) return std::nullopt;
   std::vector<Node> late;
   for (Node node = 0; node < nodes_.size(); ++node) {
     if (nodes_[node].process == NodeRecord::Process::kUp && !finished(node)) late.push_back(node);
   }
-  std::string who;
-  for (std::size_t i = 0; i < std::min(late.size(), kNamedMax); ++i) {
-    const PeerRow& row = rows_[late[i]];
-    who += fmt::format("{}{} is {} at step {}", i == 0 ? "" : ", ", row.name, printable(row.state),
-                       row.step);
-  }
+  std::string who = tell(late);
   if (late.empty()) {
     const bool is_paused = std::ranges::any_of(
         nodes_, [](const NodeRecord& n) { return n.process == NodeRecord::Process::kPaused; });
     who = is_paused ? "all that run are paused" : "no process runs";
   }
-  if (late.size() > kNamedMax) who += fmt::format(", and {} more", late.size() - kNamedMax);
   return rejected("no-progress", fmt::format("no peer got on for {}: {}",
                                              format_duration(options_.patience), who));
 }

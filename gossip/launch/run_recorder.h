@@ -35,6 +35,8 @@ class RunRecorder {
   void paused(Node node, TimePoint now);
   void resumed(Node node, TimePoint now);
   void stopped(Node node, TimePoint now);
+  // It is down or paused, and stays so: nothing waits for it.
+  void left(Node node) { nodes_[node].gone = true; }
   // Its counters begin anew when a process does.
   void reported(Node node, const protocol::PeerReport& report, TimePoint now);
   // `values`: little-endian floats, as many as the model has. What is too late is passed over.
@@ -55,6 +57,9 @@ class RunRecorder {
   bool finished(Node node) const { return rows_[node].state == "finished"; }
   // Requires: complete().
   SimulationResult result(TimePoint now) &&;
+  // "unfinished": says of which nodes, beside those that left, the last measurement has no model.
+  // Requires: complete().
+  std::optional<Error> unfinished() const;
 
  private:
   // Of a node, in all its processes.
@@ -77,6 +82,7 @@ class RunRecorder {
   };
   struct NodeRecord {
     enum class Process { kDown, kPaused, kUp } process = Process::kDown;
+    bool gone = false;                            // stays down or paused
     Work before;                                  // of processes that have ended
     Work done;                                    // so far
     std::optional<protocol::Exchange> handed_in;  // the last
@@ -89,6 +95,10 @@ class RunRecorder {
     HandIns models;
   };
 
+  bool has(const NodeRecord& node, protocol::Exchange exchange) const {
+    return node.handed_in && *node.handed_in >= exchange;
+  }
+  std::string tell(const std::vector<Node>& nodes) const;
   void set_state(Node node, const std::string& state, TimePoint now);
   bool is_last(protocol::Exchange exchange) const;
   bool waits_for_last() const;

@@ -90,8 +90,8 @@ void print_events(const FaultScript& script, config::OutputFormat format, std::o
   if (format == config::OutputFormat::kJson) out << boost::json::serialize(all) << "\n";
 }
 
-Result<SimulationResult> run_with_table(const LaunchFlags& flags, const LaunchRequest& request,
-                                        std::optional<RunWriter>& writer, CommandContext& context) {
+Result<LaunchResult> run_with_table(const LaunchFlags& flags, const LaunchRequest& request,
+                                    std::optional<RunWriter>& writer, CommandContext& context) {
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
   LiveTable table(context.err, context.clock, terminal);
   LineLog log(table);
@@ -171,8 +171,10 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     STARLING_ASSIGN(writer, RunWriter::make(flags.out));
     request.logs = std::filesystem::path(flags.out) / "logs";
   }
-  STARLING_ASSIGN(const SimulationResult result, run_with_table(flags, request, writer, context));
-  return report_run(flags, experiment, result, writer, context);
+  STARLING_ASSIGN(const LaunchResult run, run_with_table(flags, request, writer, context));
+  STARLING_TRY(report_run(flags, experiment, run.result, writer, context));
+  if (run.unfinished) return *run.unfinished;
+  return {};
 }
 
 }  // namespace

@@ -29,7 +29,20 @@ TEST(FaultSchedule, AKilledNodeStaysDown) {
   EXPECT_EQ(deeds(faults.on(seconds(2), 60)), (std::vector<FaultAction>{KillNode{1}}));
   EXPECT_TRUE(faults.down(1));
   EXPECT_FALSE(faults.down(0));
+  EXPECT_TRUE(faults.gone(1));
+  EXPECT_FALSE(faults.gone(0));
   EXPECT_FALSE(faults.next());
+}
+
+TEST(FaultSchedule, APausedNodeIsGoneWhereThePauseHasNoEnd) {
+  auto faults = schedule(
+      "[a]\nat = \"1s\"\nkind = \"pause\"\nnodes = \"1\"\n"
+      "[b]\nat = \"1s\"\nkind = \"pause\"\nnodes = \"2\"\nfor = \"9s\"\n"
+      "[c]\nat = \"1s\"\nkind = \"stall\"\nnodes = \"3\"\n");
+  faults.on(seconds(2), 0);
+  EXPECT_TRUE(faults.gone(0));
+  EXPECT_FALSE(faults.gone(1));
+  EXPECT_FALSE(faults.gone(2));
 }
 
 TEST(FaultSchedule, ARestartComesBack) {

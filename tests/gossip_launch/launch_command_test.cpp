@@ -138,6 +138,44 @@ TEST_F(LaunchCommand, ANetworkOfWhichNothingRunsAnyMoreIsGivenUpAtOnce) {
   EXPECT_THAT(answer.err, HasSubstr("no process runs, and no event starts one"));
 }
 
+// Which is the second, in place of the last steps.
+class LaunchWithoutOnesEnd : public LaunchCommand {
+ protected:
+  Answer run_with(const std::string& event) const {
+    return run({"--edge", kPretendEdge, "--seed", "5", "--patience", "3s", "--out", out().string(),
+                "--events", events("[it]\nstep = 2\nnodes = \"2\"\n" + event)});
+  }
+  void expect_three_models() const {
+    const auto summary =
+        boost::json::parse(*read_text_file(out() / "summary.json", 1 << 20)).as_object();
+    EXPECT_EQ(summary.at("final").as_object().at("nodes_up"), 3);
+  }
+};
+
+TEST_F(LaunchWithoutOnesEnd, ItIsNamedWhereAnEventHasPausedIt) {
+  const Answer answer = run_with("kind = \"pause\"\nfor = \"1h\"\n");
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("1 of 4 peers did not finish, and the result is without them: "
+                                    "node-0002 is paused at step 2; the peers' logs are in"));
+  expect_three_models();
+}
+
+TEST_F(LaunchWithoutOnesEnd, ItIsNamedWhereItDoesNotGetOn) {
+  const Answer answer = run_with("kind = \"reset\"\n");
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("without them: node-0002 is training at step 2"));
+  expect_three_models();
+}
+
+TEST_F(LaunchWithoutOnesEnd, ItIsNotExpectedWhereAnEventTakesItAwayForGood) {
+  for (const std::string kind : {"kill", "pause"}) {
+    const Answer answer = run_with("kind = \"" + kind + "\"\n");
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    expect_three_models();
+    std::filesystem::remove_all(out());
+  }
+}
+
 TEST_F(LaunchCommand, EventsThatCameTooLateAreCounted) {
   const Answer answer = run({"--edge", kPretendEdge, "--events",
                              events("[late]\nat = \"1h\"\nkind = \"kill\"\nnodes = \"2\"\n")});

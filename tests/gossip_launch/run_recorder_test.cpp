@@ -173,6 +173,32 @@ TEST_F(RunRecorderTest, WhoIsDownOrPausedIsNotWaitedFor) {
   EXPECT_FALSE(recorder_.take_measurement(at(4)));
 }
 
+// The last evaluation waits also for those that come back, and its lack of them is told.
+TEST_F(RunRecorderTest, WhoIsPausedAtTheEndIsWaitedForUnlessItLeft) {
+  recorder_.stopped(1, at(1));
+  recorder_.paused(2, at(1));
+  hand_in(0, 3, 1, 2);
+  EXPECT_FALSE(recorder_.take_measurement(at(2)));
+  recorder_.left(1);
+  EXPECT_FALSE(recorder_.take_measurement(at(3)));
+  recorder_.resumed(2, at(100));
+  EXPECT_FALSE(recorder_.take_measurement(at(219)));
+  ASSERT_TRUE(recorder_.take_measurement(at(220)));
+  EXPECT_EQ(recorder_.unfinished()->message(),
+            "1 of 3 peers did not finish, and the result is without them: node-3 is resumed at "
+            "step 0");
+}
+
+TEST_F(RunRecorderTest, NothingIsLackingWhereAllThatCameBackHaveFinished) {
+  recorder_.paused(2, at(1));
+  hand_in(0, 3, 1, 2);
+  hand_in(1, 3, 1, 2);
+  recorder_.resumed(2, at(100));
+  hand_in(2, 3, 1, 101);
+  ASSERT_TRUE(recorder_.take_measurement(at(101)));
+  EXPECT_FALSE(recorder_.unfinished());
+}
+
 TEST_F(RunRecorderTest, WhoIsLateIsLeftOutAtTheDeadline) {
   hand_in(0, 1, 1, 1);
   hand_in(1, 1, 1, 5);
