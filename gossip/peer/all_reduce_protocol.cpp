@@ -21,6 +21,8 @@ namespace {
 
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
+// Who copies for the third time without an exchange with others in between does not keep up.
+constexpr int kCopiesInARow = 3;
 
 collective::AllReduceOptions reduce_options(const ProtocolPatience& patience, Exchange first) {
   collective::AllReduceOptions options;
@@ -182,6 +184,7 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
+  if (heard_ > 0) behind_ = {};
   if (!in_groups()) say_standing(finished.next, finished.members.size());
   next_ = finished.next;
   mean_ = std::move(finished.mean);
@@ -246,7 +249,27 @@ void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
                 : fmt::format("a quorum is at exchange {}: taking its model in place of what was "
                               "learned apart, up to exchange {}",
                               next_.exchange, at_.exchange));
+  say_too_slow();
   copy_model(std::move(from));
+}
+
+void AllReduceProtocol::say_too_slow() {
+  if (++behind_.copies == 1) {
+    behind_.since = host_.now();
+    behind_.from = next_.exchange;
+  }
+  const bool shows = behind_.copies >= kCopiesInARow && next_.exchange > behind_.from;
+  if (!shows || !too_slow_.is_due(host_.now())) return;
+  const auto passed = static_cast<std::int64_t>(next_.exchange - behind_.from);
+  const auto text = [](Duration time) {
+    return format_duration(std::chrono::round<std::chrono::milliseconds>(time));
+  };
+  host_.say(LogLevel::kWarning,
+            fmt::format("this peer takes {} to copy a model and {} to train, while the others need "
+                        "{} for an exchange: it has taken part in none since they were at exchange "
+                        "{}; its link or its training is too slow for this run",
+                        text(copy_took_), text(work_), text((host_.now() - behind_.since) / passed),
+                        behind_.from));
 }
 
 // Where we are ourselves others can be, whatever the age of the run says.
@@ -261,6 +284,7 @@ bool AllReduceProtocol::can_be(Progress at) const {
 // others may go before it.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const Duration patience = machine_->pace().value_or(work_) + 2 * machine_->piece_wait();
+  copying_since_ = host_.now();
   host_.copy_model(std::move(from), {.silent = patience});
 }
 
@@ -295,6 +319,7 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
 
 void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
+  copy_took_ = host_.now() - copying_since_;
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);
     if (!is_further) {

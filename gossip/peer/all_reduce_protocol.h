@@ -57,6 +57,7 @@ class AllReduceProtocol final : public ProtocolBase {
   // Whether a member of this run can be there.
   bool can_be(Progress at) const;
   void copy_model(std::vector<Member> from);
+  void say_too_slow();
   std::vector<Member> donors(const std::vector<Member>& first) const;
   void keep_own(std::string why);
   void mixed();
@@ -75,9 +76,17 @@ class AllReduceProtocol final : public ProtocolBase {
   Progress at_;
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
   JumpBound jumps_;
-  TimePoint began_{};             // the local steps
-  Duration work_{};               // that they took last
-  TimePoint resume_{};            // kPacing: until
+  TimePoint began_{};   // the local steps
+  Duration work_{};     // that they took last
+  TimePoint resume_{};  // kPacing: until
+  struct {
+    int copies = 0;     // to be where the others are, since it ended an exchange with somebody
+    TimePoint since{};  // the first of them
+    Exchange from = 0;  // where the others were then
+  } behind_;
+  TimePoint copying_since_{};
+  Duration copy_took_{};  // the last one
+  SeldomLine too_slow_;
   bool returning_ = false;        // kCopying: it had finished among a minority
   TimePoint return_again_{};      // not before
   std::vector<bool> linked_;      // as far as the links have said

@@ -150,6 +150,42 @@ TEST(AllReduceProtocol, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
   EXPECT_EQ(world.model(2), world.model(0));
 }
 
+// Whenever it has a model the others are elsewhere.
+TEST(AllReduceProtocol, WhoseLinkIsTooSlowToTakePartIsToldSo) {
+  PeerWorld world(long_run(3), 1);
+  world.begin();
+  run_until_heard(world, {0, 1, 2}, 2);
+  for (const char* other : {"node-01", "node-02"}) {
+    world.slow[{other, "node-03"}] = world.slow[{"node-03", other}] = 300;
+  }
+  world.run_for(1min);
+  EXPECT_GT(world.copies_begun(2), 5);
+  const auto said = [&](std::size_t i) {
+    return std::ranges::count_if(world.said(i), [](const std::string& line) {
+      return line.find("to copy a model and") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(said(2), 1);
+  EXPECT_EQ(said(0) + said(1), 0);
+}
+
+// Who is stopped for a while, again and again, takes part in between.
+TEST(AllReduceProtocol, WhoCopiesNowAndThenIsNotCalledTooSlow) {
+  PeerWorld world(long_run(3), 1);
+  world.begin();
+  for (int i = 0; i < 5; ++i) {
+    run_until_heard(world, {0, 1, 2}, 2);
+    world.freeze(2);
+    world.run_for(10s);
+    world.thaw(2);
+  }
+  run_until_heard(world, {0, 1, 2}, 2);
+  EXPECT_GE(world.copies_begun(2), 3);
+  for (const std::string& line : world.said(2)) {
+    EXPECT_EQ(line.find("to copy a model and"), std::string::npos) << line;
+  }
+}
+
 // --- liars ---------------------------------------------------------------------------------------
 
 // The first two of three tell the third that they have come so far, which it is not: it waits for
