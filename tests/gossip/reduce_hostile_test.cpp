@@ -244,7 +244,7 @@ reduce::What random_note(Rng& rng, Members list, Member other) {
       } else {
         its.lost = std::move(list);
       }
-      if (count != 0) its.blame = Blame{other, count};
+      if (count != 0) its.blame = Blame{other, count, rng.below(3) == 0};
       return its;
     }
     case 1:
@@ -293,7 +293,9 @@ TEST(AllReduceHostile, RandomEvents) {
       Event event = Tick{};
       switch (rng.below(8)) {
         case 0:
-          if (!machine.busy() || rng.below(9) == 0) event = Begin{next, share(kInput)};
+          if (!machine.busy() || rng.below(9) == 0) {
+            event = Begin{next, share(kInput), static_cast<double>(1 + rng.below(40))};
+          }
           break;
         case 1:
           event = LinkUp{from, {}};
@@ -306,6 +308,7 @@ TEST(AllReduceHostile, RandomEvents) {
           PieceReceived received =
               piece(from, attempt, place_of(static_cast<Phase>(rng.below(6)), rng.below(4)), size);
           received.at = {backed, exchange};
+          if (rng.below(4) == 0) received.floats = share(std::vector<float>(size, 1e30F));
           event = std::move(received);
           break;
         }

@@ -512,6 +512,11 @@ TEST_P(PeerWorldSeeds, FinishAfterFaults) {
   }
 }
 
+// Found beyond those that run each time.
+TEST(PeerWorldSeed, AtWhichSomethingWasFoundPasses) {
+  for (const std::uint64_t seed : {9200U}) survive(seed);
+}
+
 // In the optimised build all of them; under sanitizers, which take ten times as long, the first.
 INSTANTIATE_TEST_SUITE_P(Hundreds, PeerWorldSeeds,
                          ::testing::Range<std::uint64_t>(0, STARLING_SEED_GROUPS));
