@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::string_view kNoValue = "–";
 constexpr std::size_t kDifferencesMax = 3;  // beyond these a name is a sentence
+constexpr std::string_view kRunsAs = "runs as";
+
+using SettingTexts = std::vector<std::pair<std::string, std::string>>;
 
 std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
@@ -31,7 +34,7 @@ bool is_of_launch(std::string_view key) {
 int rank(std::string_view key) {
   if (key == "algorithm" || key == "algorithm.name" || key == "strategy.name") return 0;
   if (key == "topology" || key == "topology.spec") return 1;
-  if (last_word(key) == "partition") return 2;
+  if (last_word(key) == "partition" || key == kRunsAs) return 2;
   if (last_word(key) == "nodes") return 3;
   return last_word(key) == "seed" ? 5 : 4;
 }
@@ -56,6 +59,17 @@ std::string column_title(std::string_view key) {
   return std::string(says_nothing && word != key ? key.substr(0, key.rfind('.')) : word);
 }
 
+// With what a network of nodes was, which its command decides rather than a setting.
+SettingTexts told_of(const Run& run) {
+  SettingTexts told = run.told();
+  if (run.kind != RunKind::kGossip) return told;
+  const auto peers = std::ranges::find(told, "real-protocol", &SettingTexts::value_type::first);
+  const char* simulated = peers == told.end() ? "simulated" : "simulated peers";
+  if (peers != told.end()) told.erase(peers);
+  told.emplace_back(kRunsAs, run.real_time ? "real processes" : simulated);
+  return told;
+}
+
 // The keys whose values differ among the runs of a kind, most telling first; of jobs with names of
 // their own, which are told apart by these, only where asked for.
 std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind,
@@ -67,7 +81,7 @@ std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind,
   for (const Run& run : runs) {
     if (run.kind != kind) continue;
     ++count;
-    for (const auto& [key, value] : run.told()) {
+    for (const auto& [key, value] : told_of(run)) {
       if (is_incidental(key)) continue;
       if (holders[key]++ == 0) order.push_back(key);
       values[key].insert(value);
@@ -81,14 +95,64 @@ std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind,
   return order;
 }
 
+// "none" is a value of evaluate.dataset, and not what a simulation does where it is empty.
+std::string value_said(std::string_view key, const std::string& value) {
+  if (!value.empty()) return value;
+  return key == "evaluate.dataset" ? "not set" : "none";
+}
+
 std::vector<std::string> values_of(const Run& run, std::span<const std::string> keys) {
+  const SettingTexts told = told_of(run);
   std::vector<std::string> values;
   for (const std::string& key : keys) {
-    const auto found =
-        std::ranges::find(run.told(), key, &std::pair<std::string, std::string>::first);
-    values.push_back(found == run.told().end() ? ""
-                     : found->second.empty()   ? "none"
-                                               : found->second);
+    const auto found = std::ranges::find(told, key, &SettingTexts::value_type::first);
+    values.push_back(found == told.end() ? "" : value_said(key, found->second));
+  }
+  return values;
+}
+
+// Where the path in a value begins: behind "csv:".
+std::size_t path_at(std::string_view value) {
+  const std::size_t colon = value.find(':');
+  return colon < value.find('/') ? colon + 1 : 0;
+}
+
+// Of values with paths the directory that all paths share, with its '/'; of one alone none, which
+// may be no path: "1Gbit/s".
+std::string common_directory(const std::set<std::string>& values) {
+  std::string common;
+  std::size_t paths = 0;
+  for (const std::string& value : values) {
+    if (value.find('/') == value.npos) continue;
+    const std::string path = value.substr(path_at(value));
+    if (++paths == 1) common = path;
+    const auto [end, ignored] = std::ranges::mismatch(common, path);
+    common.erase(end, common.end());
+    common.erase(common.rfind('/') + 1);
+  }
+  return paths > 1 ? common : "";
+}
+
+std::string without_directory(const std::string& value, const std::string& directory) {
+  const std::size_t at = path_at(value);
+  if (value.compare(at, directory.size(), directory) != 0) return value;
+  return value.substr(0, at) + value.substr(at + directory.size());
+}
+
+// The values of each run, without the directory that all paths of a setting share: with it a name
+// is too long for a table and for a legend.
+std::vector<std::vector<std::string>> short_values(std::span<const Run> runs,
+                                                   std::span<const std::string> keys) {
+  std::vector<std::vector<std::string>> values;
+  for (const Run& run : runs) values.push_back(values_of(run, keys));
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    std::set<std::string> all;
+    for (const auto& of_run : values) all.insert(of_run[k]);
+    const std::string directory = common_directory(all);
+    std::set<std::string> distinct;
+    for (const std::string& value : all) distinct.insert(without_directory(value, directory));
+    if (distinct.size() < all.size()) continue;
+    for (auto& of_run : values) of_run[k] = without_directory(of_run[k], directory);
   }
   return values;
 }
@@ -168,9 +232,17 @@ std::string accuracy_cell(const SeedRange& range) {
   return fmt::format("{:.4f} ({:.4f} to {:.4f})", *range.mean, *range.lowest, *range.highest);
 }
 
+// Which time it is, where the runs have both.
+std::string time_cell(const Run& run, double seconds, bool of_both) {
+  std::string time = format_value(Quantity::kSeconds, seconds);
+  if (of_both && std::isfinite(seconds)) time += run.real_time ? " wall" : " virtual";
+  return time;
+}
+
 // `run`: the mean of the seeds.
 std::vector<std::string> row(const Run& run, const std::string& name, const Comparison& comparison,
-                             bool by_node, bool several, const SeedRange& range) {
+                             bool by_node, bool of_both_times, bool several,
+                             const SeedRange& range) {
   std::vector<std::string> cells = {name};
   if (several) cells.push_back(fmt::format("{}", range.seeds.size()));
   cells.push_back(accuracy_cell(range));
@@ -178,7 +250,7 @@ std::vector<std::string> row(const Run& run, const std::string& name, const Comp
   if (comparison.target) {
     const Cost spent = mean_cost_of(range, *comparison.target).value_or(Cost());
     cells.push_back(format_value(Quantity::kNumber, spent.step));
-    cells.push_back(format_value(Quantity::kSeconds, spent.virtual_seconds));
+    cells.push_back(time_cell(run, spent.virtual_seconds, of_both_times));
     cells.push_back(format_value(Quantity::kBytes, shared_bytes(run, spent.bytes, by_node)));
   }
   cells.push_back(number_cell(mean_last(range, Measure::kHeldOutAccuracy), 4));
@@ -211,7 +283,7 @@ Differences differences(std::span<const Run> runs) {
       std::ranges::any_of(runs, [&](const Run& run) { return run.kind != runs.front().kind; });
   if (runs.empty() || mixed) return {};
   Differences found{differing_keys(runs, runs.front().kind), {}};
-  for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
+  found.values = short_values(runs, found.keys);
   return found;
 }
 
@@ -221,7 +293,7 @@ Differences all_differences(std::span<const Run> runs) {
   std::set<RunKind> all_kinds;
   for (const Run& run : runs) {
     all_kinds.insert(run.kind);
-    for (const auto& [key, value] : run.told()) {
+    for (const auto& [key, value] : told_of(run)) {
       values[key].insert(value);
       kinds[key].insert(run.kind);
     }
@@ -265,15 +337,17 @@ std::string words_of(std::span<const std::string> keys, std::span<const std::str
 
 std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
   const auto names_of = [&](std::size_t keys_max) {
-    std::map<RunKind, std::vector<std::string>> keys;
+    std::vector<std::string> names(runs.size());
     for (const RunKind kind : {RunKind::kGossip, RunKind::kFederated}) {
-      keys[kind] = differing_keys(runs, kind);
-      keys[kind].resize(std::min(keys[kind].size(), keys_max));
+      std::vector<std::string> keys = differing_keys(runs, kind);
+      keys.resize(std::min(keys.size(), keys_max));
+      const auto values = short_values(runs, keys);
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (runs[i].kind == kind) names[i] = words_of(keys, values[i]);
+      }
     }
-    std::vector<std::string> names;
-    for (const Run& run : runs) {
-      std::string name = words_of(keys[run.kind], values_of(run, keys[run.kind]));
-      names.push_back(name.empty() ? own_name(run) : std::move(name));
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (names[i].empty()) names[i] = own_name(runs[i]);
     }
     return names;
   };
@@ -327,6 +401,11 @@ std::optional<Cost> mean_cost_of(const SeedRange& range, double target) {
   return Cost{*steps, *mean(&Cost::virtual_seconds), *mean(&Cost::bytes)};
 }
 
+bool have_both_times(std::span<const Run> runs) {
+  return std::ranges::any_of(
+      runs, [&](const Run& run) { return run.real_time != runs.front().real_time; });
+}
+
 bool bytes_by_node(std::span<const Run> runs) {
   return std::ranges::all_of(runs, [](const Run& run) { return run.nodes.value_or(0) > 0; });
 }
@@ -355,8 +434,10 @@ Comparison compare(std::span<const Run> runs, std::span<const std::string> names
   comparison.columns.insert(
       comparison.columns.end(),
       {{"held-out accuracy"}, {"consensus distance"}, {"messages"}, {"spectral gap"}});
+  const bool of_both = have_both_times(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node, !ranges.empty(), own[i]));
+    comparison.rows.push_back(
+        row(runs[i], names[i], comparison, by_node, of_both, !ranges.empty(), own[i]));
   }
   leave_out_empty_columns(comparison);
   return comparison;

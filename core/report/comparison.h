@@ -16,10 +16,12 @@ namespace starling::report {
 // Behind the name of a run that did not end as it should: " (unfinished)", " (failed)".
 std::string end_mark(const Run& run);
 
-// The settings in which runs of one kind differ, most telling first.
+// The settings in which runs of one kind differ, most telling first; among them "runs as":
+// simulated, simulated peers (--real-protocol) or real processes.
 struct Differences {
   std::vector<std::string> keys;
-  std::vector<std::vector<std::string>> values;  // [run][key]; "" where the run has no such key
+  // [run][key]; "" where the run has no such key. Paths are without the directory that all share.
+  std::vector<std::vector<std::string>> values;
 };
 // None of runs of both kinds, or of jobs of several names.
 Differences differences(std::span<const Run> runs);
@@ -27,6 +29,7 @@ Differences differences(std::span<const Run> runs);
 // Of runs of any kinds and jobs, to be told rather than to name them. Where there are both kinds:
 // what differs within one, what both have and differs, and which algorithm, topology, strategy and
 // number of clients only one kind has.
+// Paths are whole.
 Differences all_differences(std::span<const Run> runs);
 
 // Settings as titles of columns, all different: "learning rate", "algorithm momentum".
@@ -76,6 +79,9 @@ std::optional<Cost> mean_cost_of(const SeedRange& range, double target);
 // Columns without a value in any row are left out. `ranges`: one for each run, or none.
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
                    std::span<const SeedRange> ranges = {});
+
+// Whether there are simulated runs and real processes: times are virtual and wall time.
+bool have_both_times(std::span<const Run> runs);
 
 // Bytes a node where every run says how many it had, else of all nodes together.
 bool bytes_by_node(std::span<const Run> runs);

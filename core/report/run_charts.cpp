@@ -46,7 +46,8 @@ std::string steps_title(const Runs& runs) {
 
 std::string time_title(const Runs& runs) {
   if (time_measure(runs) == Measure::kWallSeconds) return "wall time";
-  return std::ranges::any_of(runs.runs, &Run::real_time) ? "time" : "virtual time";
+  if (have_both_times(runs.runs)) return "virtual or wall time";
+  return runs.runs.front().real_time ? "time" : "virtual time";
 }
 
 Axis x_axis(const Runs& runs, Progress progress) {

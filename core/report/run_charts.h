@@ -24,7 +24,7 @@ struct Runs {
 };
 
 bool has_progress(const Runs& runs, Progress progress);
-// "Against virtual time"; "Against time" where a run is of real processes.
+// "Against virtual time"; of real processes "Against time", of both "Against virtual or wall time".
 std::string progress_title(const Runs& runs, Progress progress);
 
 // What accuracy and loss of several runs are: "mean over nodes"; empty where each has one model.

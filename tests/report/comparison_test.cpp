@@ -52,6 +52,26 @@ TEST(DistinguishingNames, SayWhichOfTwoSettingsOfOneNameIsMeant) {
               ElementsAre("algorithm", "learning rate"));
 }
 
+TEST(DistinguishingNames, HavePathsWithoutTheDirectoryThatAllShare) {
+  const auto of = [](const std::vector<std::string>& data) {
+    std::vector<report::Run> runs;
+    for (const std::string& value : data) runs.push_back(run_with({{"data.dataset", value}}));
+    return distinguishing_names(runs);
+  };
+  EXPECT_THAT(of({"csv:/home/me/rows/a/x.csv", "csv:/home/me/rows/a/y.csv"}),
+              ElementsAre("dataset csv:x.csv", "dataset csv:y.csv"));
+  EXPECT_THAT(of({"csv:/home/me/a/x.csv", "csv:/home/me/ab/x.csv", "fashion-mnist"}),
+              ElementsAre("dataset csv:a/x.csv", "dataset csv:ab/x.csv", "dataset fashion-mnist"));
+  EXPECT_THAT(of({"csv:/me/rows", "idx:/me/rows"}),
+              ElementsAre("dataset csv:rows", "dataset idx:rows"));
+  EXPECT_THAT(of({"csv:me/a.csv", "csv:a.csv"}),
+              ElementsAre("dataset csv:me/a.csv", "dataset csv:a.csv"))
+      << "without their directories they would be one";
+  EXPECT_THAT(of({"1Gbit/s", "none"}), ElementsAre("dataset 1Gbit/s", "dataset none"));
+  EXPECT_THAT(of({"csv:/a.csv", "csv:/home/a.csv"}),
+              ElementsAre("dataset csv:a.csv", "dataset csv:home/a.csv"));
+}
+
 TEST(DistinguishingNames, DifferAlways) {
   std::vector<report::Run> runs(3, run_with({{"run.seed", "1"}}));
   EXPECT_THAT(distinguishing_names(runs), ElementsAre("a (a)", "a (a) #2", "a (a) #3"));
@@ -102,6 +122,14 @@ TEST(DistinguishingNames, FederatedRunsOfOneJobHaveWhatDiffers) {
   runs[0].asked.back().second = "100";
   EXPECT_THAT(distinguishing_names(runs),
               ElementsAre("fedavg, 100 clients", "fedprox, 10 clients"));
+}
+
+TEST(DistinguishingNames, OfASimulationWithoutEvaluationDataIsNotNone) {
+  std::vector<report::Run> runs(2);
+  for (report::Run& run : runs) run.kind = RunKind::kFederated;
+  runs[0].settings = {{"evaluate.dataset", ""}};
+  runs[1].settings = {{"evaluate.dataset", "none"}};
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("dataset not set", "dataset none"));
 }
 
 TEST(DistinguishingNames, HaveAllThatDiffersWhereThreeSettingsAreNotEnough) {

@@ -14,6 +14,8 @@
 
 #include "core/base/durable_file.h"
 #include "core/report/chart_sections.h"
+#include "core/report/chart_style.h"
+#include "core/report/comparison.h"
 #include "core/report/comparison_text.h"
 #include "core/report/curve_files.h"
 #include "core/report/facets.h"
@@ -100,6 +102,26 @@ TEST(SeveralReport, RunsOfBothKindsSayWhatSetsThemApart) {
   EXPECT_THAT(page, Not(HasSubstr("<dt>topology.mixing</dt>"))) << "one kind alone, one value";
   const std::string jobs = render_several(std::span(runs).subspan(1));
   EXPECT_THAT(jobs, HasSubstr("<dt>strategy.name</dt><dd>fedavg · fedprox</dd>"));
+}
+
+TEST(SeveralReport, SimulatedRunsAndRealProcessesAreToldApart) {
+  std::vector<report::Run> runs(3, sample_run({{"topology.spec", "ring"}, {"seed", "1"}}, 0.5));
+  runs[1].settings.emplace_back("real-protocol", "true");
+  runs[2].settings.emplace_back("launch.proxy", "false");
+  runs[2].real_time = true;
+  const std::string page = render_several(runs);
+  EXPECT_THAT(page, HasSubstr("<dt>runs as</dt><dd>simulated · simulated peers · real processes"));
+  EXPECT_THAT(page, HasSubstr("Against virtual or wall time"));
+  const auto rows = read_table(page, "comparison");
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[1][0] + ", " + rows[2][0] + ", " + rows[3][0],
+            "simulated, simulated peers, real processes");
+  EXPECT_EQ(rows[1][4], "10 s virtual");
+  EXPECT_EQ(rows[3][4], "10 s wall");
+  EXPECT_THAT(comparison_text(runs, 200), Not(HasSubstr("true")));
+  EXPECT_EQ(read_table(render_several(std::span(runs).first(2)), "comparison")[1][4], "10 s");
+  runs[2].settings[1].second = "2";
+  EXPECT_EQ(distinguishing_names(runs)[2], "real processes, seed 2");
 }
 
 TEST(SeveralReport, SeedsOfOneSettingAreOneRunsCharts) {
