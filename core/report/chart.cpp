@@ -83,9 +83,10 @@ std::string render(const Chart& chart) {
   return figure_of(chart, body);
 }
 
-std::string render_panel(const Chart& chart) {
+std::string render_panel(const Chart& chart, bool with_legend) {
   const Chart shown = visible_part(chart);
-  return figure_of(chart, shown.series.empty() ? kNothing : draw(shown, kPanel).svg);
+  if (shown.series.empty()) return figure_of(chart, kNothing);
+  return figure_of(chart, (with_legend ? legend_of(shown.series) : "") + draw(shown, kPanel).svg);
 }
 
 bool shows_something(const Chart& chart) {

@@ -47,8 +47,8 @@ struct Chart {
 // point of each column of pixels. A predicted line ends where it leaves the measured ones' range.
 std::string render(const Chart& chart);
 
-// The same as one small drawing without a legend, for panels side by side that share one.
-std::string render_panel(const Chart& chart);
+// The same as one small drawing for panels side by side, which may share one legend.
+std::string render_panel(const Chart& chart, bool with_legend);
 
 // The names and styles of these series as a list.
 std::string legend_of(std::span<const Series> series);

@@ -27,8 +27,9 @@ std::string mark(int style, double x, double y) {
       "m0 4l3.8-6.6h-7.6z",
       "m-3.6-2.2l1.4-1.4l2.2 2.2l2.2-2.2l1.4 1.4l-2.2 2.2l2.2 2.2l-1.4 1.4l-2.2-2.2l-2.2 2.2"
       "l-1.4-1.4l2.2-2.2z"};
+  const int shape = (style + style / kColours) % kColours;
   return fmt::format("<path class=\"mark\" d=\"M{} {}{}\"/>", units(x), units(y),
-                     kShapes[static_cast<std::size_t>(style % kColours)]);
+                     kShapes[static_cast<std::size_t>(shape)]);
 }
 
 }  // namespace starling::report

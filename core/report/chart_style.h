@@ -15,7 +15,8 @@ inline constexpr int kColours = static_cast<int>(std::tuple_size_v<decltype(Pale
 std::string colour_class(int style);
 // SVG's stroke-dasharray; empty for whole lines, which the first kColours styles have.
 std::string dashes(int style);
-// An SVG element of about 7 by 7 units around (x, y), filled with the current colour.
+// An SVG element of about 7 by 7 units around (x, y), filled with the current colour. The first
+// 36 styles differ in colour or shape.
 std::string mark(int style, double x, double y);
 
 }  // namespace starling::report

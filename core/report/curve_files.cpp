@@ -61,6 +61,7 @@ struct Shown {
   explicit Shown(std::span<const Run> all) : groups(make_seed_groups(all)) {
     names = distinguishing_names(groups.means);
     differing = differences(groups.means);
+    if (differing.keys.empty()) differing = all_differences(groups.means);
     sections = chart_sections({groups.means, names, groups.lowest, groups.highest});
   }
 

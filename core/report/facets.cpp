@@ -17,13 +17,14 @@ Texts first_of(const Texts& values, std::size_t count) {
   return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// The runs by the values of the first `count` keys, in the order of their first runs.
-std::vector<std::vector<std::size_t>> by_values(const Differences& differences, std::size_t count) {
+// The runs by kind and by the values of the first `count` keys, in the order of their first runs.
+std::vector<std::vector<std::size_t>> by_values(std::span<const Run> runs,
+                                                const Differences& differences, std::size_t count) {
   std::vector<std::vector<std::size_t>> groups;
-  std::map<Texts, std::size_t> group_of;
+  std::map<std::pair<RunKind, Texts>, std::size_t> group_of;
   for (std::size_t i = 0; i < differences.values.size(); ++i) {
     const auto [found, is_new] =
-        group_of.try_emplace(first_of(differences.values[i], count), groups.size());
+        group_of.try_emplace({runs[i].kind, first_of(differences.values[i], count)}, groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(i);
   }
@@ -63,10 +64,10 @@ class Reach {
 
 // The fewest first keys whose panels are small enough; never all keys, which would leave one line a
 // panel.
-std::size_t keys_of_panels(const Differences& differences) {
+std::size_t keys_of_panels(std::span<const Run> runs, const Differences& differences) {
   std::size_t count = 0;
   while (count + 1 < differences.keys.size() &&
-         largest(by_values(differences, count)) > kPanelLinesMax) {
+         largest(by_values(runs, differences, count)) > kPanelLinesMax) {
     ++count;
   }
   return count;
@@ -78,13 +79,18 @@ std::vector<Facet> make_facets(std::span<const Run> runs, std::span<const std::s
   if (runs.size() <= kLinesMax) return {};
   Differences differing = differences(runs);
   differing.values.resize(runs.size());
-  const std::size_t shared = keys_of_panels(differing);
+  const std::size_t shared = keys_of_panels(runs, differing);
+  const bool mixed =
+      std::ranges::any_of(runs, [&](const Run& run) { return run.kind != runs.front().kind; });
   const std::span keys(differing.keys);
   std::map<std::string, int> styles;  // by the name within a panel
   std::vector<Facet> facets;
-  for (const std::vector<std::size_t>& group : by_values(differing, shared)) {
+  for (const std::vector<std::size_t>& group : by_values(runs, differing, shared)) {
+    const Run& first = runs[group.front()];
     const std::string title =
-        words_of(keys.first(shared), std::span(differing.values[group.front()]).first(shared));
+        mixed ? first.kind == RunKind::kGossip ? "gossip" : "federated"
+              : words_of(keys.first(shared),
+                         std::span(differing.values[group.front()]).first(shared));
     for (std::size_t begin = 0; begin < group.size(); begin += kPanelLinesMax) {
       const std::size_t end = std::min(group.size(), begin + kPanelLinesMax);
       Facet facet;

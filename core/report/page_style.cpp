@@ -48,7 +48,7 @@ h2{font-size:1.2rem;line-height:1.3;margin:40px 0 4px}
 .headlines dd{margin:0;font-size:1.35rem;line-height:1.25;font-weight:600;overflow-wrap:anywhere;
 font-variant-numeric:tabular-nums}
 .headlines small{display:block;font-size:.8rem;font-weight:400;color:var(--muted)}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:16px;margin-top:12px}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));gap:16px;margin-top:12px}
 figure{margin:0;min-width:0;border:1px solid var(--rule);border-radius:8px;padding:14px 16px 10px;
 break-inside:avoid}
 figcaption{font-weight:600;margin-bottom:6px}
@@ -59,7 +59,7 @@ figcaption{font-weight:600;margin-bottom:6px}
 .plot{display:block;width:100%;height:auto;overflow:visible}
 .hint{fill:transparent}
 .hint:hover{fill:currentColor;fill-opacity:.3}
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:12px;margin-top:8px}
+.panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,330px),1fr));gap:12px;margin-top:8px}
 .panels figcaption{font-size:.9rem;margin-bottom:2px}
 .panels figure{padding:10px 12px 6px}
 h3{font-size:1rem;margin:22px 0 6px}

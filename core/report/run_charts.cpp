@@ -40,7 +40,7 @@ Measure measure_of(const Runs& runs, Progress progress) {
 }
 
 std::string steps_title(const Runs& runs) {
-  if (is_mixed(runs)) return "step, or round of a federated run";
+  if (is_mixed(runs)) return "step or round";
   return runs.runs.front().kind == RunKind::kGossip ? "step" : "round";
 }
 

@@ -179,7 +179,7 @@ void add_comparison(Page& page, const Study& study) {
   page.table(as_table(comparison, study.styles()), "comparison");
 }
 
-// The names of all panels once.
+// The names of all panels once; "" where they are too many for one legend.
 std::string shared_legend(std::span<const Facet> facets) {
   std::vector<Series> series;
   for (const Facet& facet : facets) {
@@ -190,6 +190,7 @@ std::string shared_legend(std::span<const Facet> facets) {
       }
     }
   }
+  if (series.size() > kPanelLinesMax) return "";
   std::ranges::sort(series, {}, &Series::style);
   return legend_of(series);
 }
@@ -197,9 +198,12 @@ std::string shared_legend(std::span<const Facet> facets) {
 // A chart of many runs as one panel beside the other.
 void add_panels(Page& page, const Chart& chart, std::span<const Facet> facets) {
   page.subsection(chart.title);
-  page.raw(shared_legend(facets));
+  const std::string legend = shared_legend(facets);
+  page.raw(legend);
   page.begin_panels();
-  for (const FacetPanel& panel : make_panels(chart, facets)) page.raw(render_panel(panel.chart));
+  for (const FacetPanel& panel : make_panels(chart, facets)) {
+    page.raw(render_panel(panel.chart, legend.empty()));
+  }
   page.end_grid();
   if (!chart.note.empty()) page.paragraph(chart.note);
 }

@@ -185,6 +185,37 @@ TEST(Facets, RunsOfAllKindsHavePanelsToo) {
   EXPECT_THAT(page, HasSubstr("plot panel"));
 }
 
+std::vector<report::Run> study_of_both_kinds() {
+  std::vector<report::Run> runs;
+  for (const char* strategy : {"fedavg", "fedprox", "fedadam"}) {
+    runs.push_back(sample_run({{"strategy.name", strategy}}, 0.5));
+    runs.back().kind = RunKind::kFederated;
+  }
+  for (const char* topology : {"ring", "star", "exponential", "complete"}) {
+    for (const char* steps : {"1", "4"}) {
+      runs.push_back(sample_run({{"topology.spec", topology}, {"train.local-steps", steps}}, 0.5));
+    }
+  }
+  return runs;
+}
+
+TEST(Facets, OfBothKindsHaveRunsOfOneKindAndNoTwoAlike) {
+  const std::vector<report::Run> runs = study_of_both_kinds();
+  const auto facets = make_facets(runs, distinguishing_names(runs));
+  ASSERT_EQ(facets.size(), 3U);
+  EXPECT_EQ(facets[0].title, "federated");
+  EXPECT_EQ(facets[1].title, "gossip; ring, local-steps 1 to exponential, local-steps 4");
+  std::set<std::string> looks;
+  for (const Facet& facet : facets) {
+    for (const int style : facet.styles) looks.insert(colour_class(style) + mark(style, 0, 0));
+  }
+  EXPECT_EQ(looks.size(), runs.size());
+  const std::string page = render_several(runs);
+  const auto charts = count_of(page, "plot panel");
+  EXPECT_GT(charts, 0U);
+  EXPECT_EQ(count_of(page, "<ul class=\"legend\">"), charts) << "a legend a panel: 11 names";
+}
+
 TEST(Panels, HaveTheSameAxes) {
   const SeedGroups groups = make_seed_groups(sample_study());
   const auto names = distinguishing_names(groups.means);
@@ -194,7 +225,7 @@ TEST(Panels, HaveTheSameAxes) {
   const auto panels = make_panels(whole, facets);
   ASSERT_EQ(panels.size(), 9U);
   const auto labels = [](const Chart& chart) {
-    const std::string figure = render_panel(chart);
+    const std::string figure = render_panel(chart, false);
     std::string text;
     for (std::size_t at = figure.find("class=\"tick\">"); at != figure.npos;
          at = figure.find("class=\"tick\">", at + 1)) {
@@ -234,6 +265,14 @@ TEST(CurveFiles, CsvOfOneRunNamesItsCurves) {
   EXPECT_THAT(text, ::testing::StartsWith("curve,step,accuracy\nmean of nodes,0,"));
   EXPECT_THAT(text, HasSubstr("\nmean of nodes,30,\n")) << "what was not measured is empty";
   EXPECT_THAT(text, HasSubstr("\nmean model,0,"));
+}
+
+TEST(CurveFiles, CsvOfBothKindsHasAColumnForEachSettingThatDiffers) {
+  const auto files = curves_as_csv(study_of_both_kinds());
+  const std::string& text = file_of(files, "accuracy-by-step-or-round.csv").text;
+  EXPECT_THAT(text, ::testing::StartsWith("curve,strategy.name,topology.spec,train.local-steps,"
+                                          "step_or_round,accuracy\nfedavg,fedavg,,,0,0\n"));
+  EXPECT_THAT(text, HasSubstr("\n\"ring, local-steps 4\",,ring,4,0,0\n"));
 }
 
 TEST(CurveFiles, CsvQuotesWhatHasCommas) {
