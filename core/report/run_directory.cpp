@@ -66,7 +66,13 @@ Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
   auto run =
       kind == RunKind::kGossip ? read_simulation(directory, record) : parse_federated_run(record);
   if (!run) {
-    return run.error().code() == "bad-run" ? run.error().within(directory.string()) : run.error();
+    if (run.error().code() != "bad-run") return run.error();
+    const std::string again =
+        kind == RunKind::kGossip
+            ? fmt::format(", or remove {} and run it again", directory.string())
+            : "";
+    return rejected("bad-run", fmt::format("{}: {}; restore the file{}", directory.string(),
+                                           run.error().message(), again));
   }
   run->directory = directory;
   return run;

@@ -237,7 +237,7 @@ Result<Run> parse_simulation(std::string_view summary, std::string_view metrics)
   if (last_step && run.last(Measure::kStep) != *last_step) {
     return bad_run("metrics.jsonl",
                    fmt::format("its last evaluation is not that of step {}, as summary.json says: "
-                               "lines are missing; run it again",
+                               "lines are missing",
                                *last_step));
   }
   return run;

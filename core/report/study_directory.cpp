@@ -111,15 +111,11 @@ std::string reason_of(const Run* run) {
   return run->failure.empty() ? "failed" : "failed: " + run->failure;
 }
 
-// Sentences about the files that a page is made of, and about the others; "": none has changed.
-std::pair<std::string, std::string> damage_of(const std::filesystem::path& directory) {
-  std::vector<std::string> needed;
-  std::vector<std::string> others;
-  for (std::string& name : changed_files(directory)) {
-    const bool is_needed = name == "metrics.jsonl" || name == "summary.json" || name == "run.json";
-    (is_needed ? needed : others).push_back(std::move(name));
-  }
-  return {damage_sentence(needed), damage_sentence(others)};
+// "metrics.jsonl has changed since the run ended"; "" of none.
+std::string damage_sentence(std::span<const std::string> names) {
+  if (names.empty()) return "";
+  return fmt::format("{} {} changed since the run ended", fmt::join(names, ", "),
+                     names.size() == 1 ? "has" : "have");
 }
 
 // By its name, "accuracy-by-step.csv".
@@ -137,10 +133,18 @@ Result<void> write_all(const std::filesystem::path& directory,
 
 }  // namespace
 
-std::string damage_sentence(std::span<const std::string> names) {
-  if (names.empty()) return "";
-  return fmt::format("{} {} changed since the run ended", fmt::join(names, ", "),
-                     names.size() == 1 ? "has" : "have");
+Result<std::string> check_unchanged(const std::filesystem::path& directory) {
+  std::vector<std::string> needed;
+  std::vector<std::string> others;
+  for (std::string& name : changed_files(directory)) {
+    const bool is_needed = name == "metrics.jsonl" || name == "summary.json" || name == "run.json";
+    (is_needed ? needed : others).push_back(std::move(name));
+  }
+  if (!needed.empty()) {
+    return rejected("bad-run", fmt::format("{}; restore it, or remove {} and run it again",
+                                           damage_sentence(needed), directory.string()));
+  }
+  return damage_sentence(others);
 }
 
 bool holds_run(const std::filesystem::path& directory) {
@@ -165,12 +169,12 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
     if (!ended && !holds_beginning(entry.path()) && !failures.contains(name)) continue;
     auto run = read_run(entry.path());
     if (run && ended && is_whole(*run)) {
-      const auto [needed, others] = damage_of(entry.path());
-      if (!needed.empty()) {
-        leave_out_damaged(name, rejected("bad-run", needed));
+      const auto others = check_unchanged(entry.path());
+      if (!others) {
+        leave_out_damaged(name, others.error());
         continue;
       }
-      if (!others.empty()) study.damaged.push_back({name, others});
+      if (!others->empty()) study.damaged.push_back({name, *others});
       study.runs.push_back(std::move(*run));
       continue;
     }
@@ -196,6 +200,12 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
     return rejected("no-run", fmt::format("there is no {}", directory.string()));
   }
   if (study.runs.empty() && damage) return *damage;
+  if (study.runs.empty() && holds_beginning(directory)) {
+    return rejected("bad-run",
+                    fmt::format("{} holds a run that has not finished, without a record of what "
+                                "it is: a run of launch is shown once it has finished",
+                                directory.string()));
+  }
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
                                           "--out writes one",

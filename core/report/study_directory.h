@@ -23,8 +23,9 @@ struct StudyRuns {
 // The beginning of a LeftOut's reason.
 inline constexpr const char* kUnreadable = "cannot be read: ";
 
-// "metrics.jsonl has changed since the run ended"; "" of none.
-std::string damage_sentence(std::span<const std::string> names);
+// Which other files of a finished run have changed: "presence.csv has changed since the run ended",
+// "" of none. "bad-run": one that a page is made of has.
+[[nodiscard]] Result<std::string> check_unchanged(const std::filesystem::path& directory);
 
 // Whether the directory itself is that of a run, ended or not.
 bool holds_run(const std::filesystem::path& directory);

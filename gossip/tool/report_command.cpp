@@ -15,7 +15,6 @@
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
 #include "core/report/comparison_text.h"
-#include "core/report/file_sums.h"
 #include "core/report/seed_groups.h"
 #include "core/report/study_directory.h"
 #include "gossip/tool/commands.h"
@@ -141,8 +140,10 @@ struct Shown {
 Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream& err) {
   if (report::holds_run(directory)) {
     STARLING_ASSIGN(report::Run run, report::read_run(directory));
+    const auto damage = report::check_unchanged(directory);
+    if (!damage) return damage.error().within(directory);
     note_unfinished(run, err);
-    note_damage(directory, report::damage_sentence(report::changed_files(directory)), err);
+    note_damage(directory, *damage, err);
     shown.runs.push_back(std::move(run));
     return {};
   }
@@ -185,12 +186,22 @@ bool is_beside_a_run(const ReportFlags& flags, const std::string& argument) {
 
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   Shown shown;
+  std::vector<Error> damages;
   for (const std::string& directory : flags.directories) {
     const auto read = read_runs(directory, shown, context.err);
     if (read) continue;
+    if (read.error().code() == "bad-run") {
+      damages.push_back(read.error());
+      shown.left_out.push_back({directory, report::kUnreadable + read.error().message()});
+      continue;
+    }
     if (read.error().code() != "no-run" || !is_beside_a_run(flags, directory)) return read.error();
     context.err << fmt::format("note: {} holds no run; it is left out\n",
                                escape_controls(directory));
+  }
+  if (shown.runs.empty() && !damages.empty()) return damages.front();
+  for (const Error& damage : damages) {
+    context.err << fmt::format("note: {}; it is left out\n", escape_controls(damage.message()));
   }
   const std::filesystem::path page = page_of(flags);
   STARLING_TRY(report::write_comparison(shown.runs, page, flags.curves, shown.left_out));

@@ -8,6 +8,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
+#include "core/report/file_sums.h"
 #include "gossip/tool/commands.h"
 #include "tests/support/temporary_directory.h"
 
@@ -15,6 +16,7 @@ namespace starling::gossip {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Answer {
   int code = 0;
@@ -146,6 +148,40 @@ TEST_F(ReportCommand, SkipsWhatElseStandsBesideTheRuns) {
   EXPECT_EQ(mistyped.code, 1);
   EXPECT_THAT(mistyped.err, HasSubstr("there is no directory " + nothing));
   EXPECT_EQ(report({a, directory_.path().string() + "/study/curves/", "--out", page}).code, 0);
+}
+
+TEST_F(ReportCommand, LeavesOutADamagedRunAndShowsTheOthers) {
+  const std::string a = run("a", "ring");
+  const std::string b = run("b", "star");
+  const std::string changed = run("c", "grid");
+  const std::string page = (directory_.path() / "page.html").string();
+  const std::string record = *read_text_file(changed + "/summary.json", 1 << 20);
+  const std::vector<std::string> names = {"metrics.jsonl"};
+  ASSERT_TRUE(starling::report::write_sums(changed, names, "summary.json", record));
+  const std::string line = "{\"step\": 0, \"eval_accuracy\": 0.9}\n";
+  ASSERT_TRUE(write_durably(changed + "/metrics.jsonl", as_bytes(line)));
+  ASSERT_TRUE(write_durably(a + "/metrics.jsonl", as_bytes(line + "rubbish\n")));
+  const Answer answer = report({a, changed, b, "--out", page});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_THAT(answer.err, HasSubstr("note: " + a + ": metrics.jsonl, line 2: not JSON"));
+  EXPECT_THAT(answer.err, HasSubstr("note: " + changed +
+                                    ": metrics.jsonl has changed since the "
+                                    "run ended; restore it, or remove " +
+                                    changed + " and run it again; it is left out"));
+  EXPECT_THAT(answer.out, HasSubstr("0.8125"));
+  EXPECT_THAT(answer.out, Not(HasSubstr("0.9000")));
+  const Answer alone = report({a});
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("; restore the file, or remove " + a + " and run it again"));
+  EXPECT_EQ(report({changed}).code, 1);
+}
+
+TEST_F(ReportCommand, SaysThatALaunchedRunHasNotFinished) {
+  const std::string path = run("a", "ring");
+  std::filesystem::remove(path + "/summary.json");
+  const Answer answer = report({path});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr(path + " holds a run that has not finished"));
 }
 
 TEST_F(ReportCommand, CurvesAreWrittenOnlyWhereAskedFor) {

@@ -79,7 +79,7 @@ TEST(ParseSimulation, RefusesWithFileAndLine) {
       {"{}", "{\"step\": -1}", "metrics.jsonl, line 1: it has no 'step' of 0 or more"},
       {"{\"final\": {\"step\": 20}}", good,
        "metrics.jsonl: its last evaluation is not that of step 20, as summary.json says: lines are "
-       "missing; run it again"},
+       "missing"},
       {"{\"final\": {\"step\": 20}}", "", "metrics.jsonl: its last evaluation is not"},
       {"{}", std::string(100000, '['), "metrics.jsonl, line 1: not JSON"},
   };

@@ -432,8 +432,9 @@ TEST_F(StudyDirectory, FilesThatHaveChangedSinceTheRunEndedAreNamed) {
   ASSERT_TRUE(study) << study.error().message();
   EXPECT_EQ(study->runs.size(), 2U);
   ASSERT_EQ(study->left_out.size(), 1U);
-  EXPECT_EQ(study->left_out[0].name + " " + study->left_out[0].reason,
-            "a cannot be read: metrics.jsonl has changed since the run ended");
+  EXPECT_THAT(study->left_out[0].name + " " + study->left_out[0].reason,
+              HasSubstr("a cannot be read: metrics.jsonl has changed since the run ended; restore "
+                        "it, or remove "));
   ASSERT_EQ(study->damaged.size(), 1U) << "what was removed is no damage";
   EXPECT_EQ(study->damaged[0].name + " " + study->damaged[0].reason,
             "b presence.csv has changed since the run ended");
