@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/check.h"
 #include "core/report/chart_drawing.h"
@@ -15,7 +16,7 @@ namespace starling::report {
 namespace {
 
 bool can_be_shown(const Axis& axis, double value) {
-  return std::isfinite(value) && (!axis.logarithmic || value > 0);
+  return std::isfinite(value) && (!axis.logarithmic || (value > 0 && value >= axis.floor));
 }
 
 // Something of it can be drawn.
@@ -47,6 +48,15 @@ Chart visible_part(const Chart& chart) {
   Chart shown = chart;
   std::ranges::for_each(shown.series, check_shape);
   std::erase_if(shown.series, [&](const Series& series) { return !is_visible(chart, series); });
+  if (chart.y.floor <= 0) return shown;
+  for (Series& series : shown.series) {
+    if (series.line == Line::kPredicted) continue;  // is cut where it leaves the axis
+    for (auto* values : {&series.y, &series.lower, &series.upper}) {
+      std::ranges::replace_if(
+          *values, [&](double value) { return value < chart.y.floor; },
+          std::numeric_limits<double>::quiet_NaN());
+    }
+  }
   return shown;
 }
 

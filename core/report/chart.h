@@ -32,6 +32,7 @@ struct Axis {
   bool logarithmic = false;
   bool whole = false;                // it counts something: no labels between two whole numbers
   std::vector<double> reaches = {};  // values that it shows besides those of the series
+  double floor = 0;                  // of a logarithmic axis: what is below is not drawn
 };
 
 struct Chart {

@@ -45,9 +45,12 @@ std::string joined(const std::string& a, const std::string& b, const char* betwe
 // can show.
 class Reach {
  public:
+  // Values below `floor` do not count.
+  explicit Reach(double floor = -kNone) : floor_(floor) {}
+
   void add(std::span<const double> values) {
     for (const double value : values) {
-      if (!std::isfinite(value)) continue;
+      if (!std::isfinite(value) || value < floor_) continue;
       low_ = std::min(low_, value);
       high_ = std::max(high_, value);
       if (value > 0) least_positive_ = std::min(least_positive_, value);
@@ -57,6 +60,7 @@ class Reach {
 
  private:
   static constexpr double kNone = std::numeric_limits<double>::infinity();
+  double floor_;
   double low_ = kNone;
   double high_ = -kNone;
   double least_positive_ = kNone;
@@ -115,7 +119,7 @@ std::vector<Facet> make_facets(std::span<const Run> runs, std::span<const std::s
 
 std::vector<FacetPanel> make_panels(const Chart& whole, std::span<const Facet> facets) {
   Reach xs;
-  Reach ys;
+  Reach ys = whole.y.floor > 0 ? Reach(whole.y.floor) : Reach();
   for (const Series& series : whole.series) {
     if (series.line == Line::kPredicted) continue;
     xs.add(series.x);

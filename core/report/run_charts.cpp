@@ -131,6 +131,26 @@ void add_prediction(Chart& chart, const Run& run, const std::string& name, int s
                           .line = Line::kPredicted});
 }
 
+// Far below the others' distances stand only those of models that rounding alone tells apart.
+void cut_rounding_errors(Chart& chart) {
+  constexpr double kRounding = 1e-6;
+  double high = 0;
+  bool is_below = false;
+  const auto each = [&](auto&& look_at) {
+    for (const Series& series : chart.series) {
+      for (const double value : series.y) {
+        if (series.line == Line::kMeasured && value > 0) look_at(value);
+      }
+    }
+  };
+  each([&](double value) { high = std::max(high, value); });
+  each([&](double value) { is_below = is_below || value < kRounding * high; });
+  if (!is_below) return;
+  chart.y.floor = kRounding * high;
+  chart.note += fmt::format("{}Distances below {} are rounding errors and are not drawn.",
+                            chart.note.empty() ? "" : " ", tick_label(chart.y.floor, 0));
+}
+
 std::string formula(const Run& run) {
   return run.local_steps() == 1 ? std::string("λ^t") : fmt::format("λ^(t/{:g})", run.local_steps());
 }
@@ -258,6 +278,7 @@ Chart consensus_chart(const Runs& runs) {
         "them "
         "apart, so a run levels off above it.";
   }
+  cut_rounding_errors(chart);
   return chart;
 }
 

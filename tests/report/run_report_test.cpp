@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "core/report/facets.h"
 #include "core/report/run_charts.h"
 #include "core/report/run_directory.h"
 #include "core/report/run_json.h"
@@ -333,6 +334,25 @@ TEST(ConsensusChart, PredictsTheRateOfTheTopology) {
 }
 
 // Models that begin equal have no distance at first; the rate is laid through the first that is.
+TEST(ConsensusChart, IsNotStretchedToRoundingErrors) {
+  std::vector<report::Run> runs(2, testing::sample_run({{"topology.spec", "ring"}}, 0.5));
+  const std::vector<std::string> names = {"ring", "complete"};
+  for (Evaluation& evaluation : runs[1].evaluations) {
+    evaluation.at(Measure::kConsensusDistance) = 3e-10;
+  }
+  const Chart chart = consensus_chart({runs, names});
+  EXPECT_EQ(chart.y.floor, 1e-6);
+  EXPECT_EQ(chart.series[1].y.front(), 3e-10) << "a file of its numbers has them";
+  const std::string figure = render(chart);
+  EXPECT_THAT(figure, HasSubstr(">0.01</text>"));
+  EXPECT_THAT(figure, Not(HasSubstr(">1e-10</text>")));
+  EXPECT_THAT(figure, Not(HasSubstr(">1e-8</text>")));
+  EXPECT_THAT(figure, HasSubstr("Distances below 1e-6 are rounding errors and are not drawn."));
+  const std::vector<Facet> facets = {{"all", {0, 1}, names, {0, 1}}};
+  EXPECT_THAT(render_panel(make_panels(chart, facets).front().chart, false),
+              Not(HasSubstr(">1e-8</text>")));
+}
+
 TEST(ConsensusChart, BeginsWhereThereIsADistance) {
   report::Run run;
   run.topology = TopologyFacts{.slem = 0.5};
