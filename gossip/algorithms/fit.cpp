@@ -144,6 +144,15 @@ Result<void> check_push_sum(const Case& c) {
       "algorithm sgp with mixing \"push\"");
 }
 
+// What the graph of a file most likely lacks: its nodes end where its edges do.
+std::string nodes_of_file(const Case& c, const graph::Graph& graph) {
+  graph::Node end = graph.nodes();
+  while (end > 0 && graph.successors(end - 1).empty() && graph.predecessors(end - 1).empty()) --end;
+  if (!c.topology.name().starts_with("file:") || end == graph.nodes()) return "take more edges";
+  return fmt::format("the file has edges of {} nodes, and the network {} nodes; set --nodes {}",
+                     end, graph.nodes(), end);
+}
+
 // The union of all steps, of a drawn topology of as many as it takes to connect it.
 Result<graph::Graph> connected_union(const Case& c) {
   const bool drawn = c.topology.period() == 0;
@@ -151,8 +160,8 @@ Result<graph::Graph> connected_union(const Case& c) {
     STARLING_ASSIGN(graph::Graph graph, topologies::union_graph(c.topology, steps));
     if (graph::is_connected(graph)) return graph;
     if (drawn && steps < kDrawsMost) continue;
-    return c.misfit(
-        "some nodes never reach some others, so the models could not agree; take more edges");
+    return c.misfit("some nodes never reach some others, so the models could not agree; " +
+                    nodes_of_file(c, graph));
   }
 }
 

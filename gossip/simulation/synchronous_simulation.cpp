@@ -173,9 +173,13 @@ Result<void> SynchronousSimulation::adapt(const topologies::MixingMatrix* matrix
     if (!losses_[node]) return losses_[node].error();
     totals_.loss_sum += *losses_[node];
     if (std::isfinite(*losses_[node])) continue;
-    return rejected("diverged", fmt::format("the loss of node {} is not finite in step {}: lower "
-                                            "train.learning-rate or set train.clip-norm",
-                                            node, totals_.step + 1));
+    return rejected(
+        "diverged",
+        fmt::format("the loss of node {} is not finite in step {}: {}", node, totals_.step + 1,
+                    attack_.is_on() ? "the models of [attack] can do that; lower "
+                                      "attack.scale or set another robust.rule"
+                                    : "lower train.learning-rate or set "
+                                      "train.clip-norm"));
   }
   return {};
 }

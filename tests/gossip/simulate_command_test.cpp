@@ -449,6 +449,23 @@ TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
   EXPECT_THAT(answer.err, HasSubstr("lower train.learning-rate or set train.clip-norm"));
 }
 
+TEST_F(SimulateCommand, ALossThatAnAttackMakesInfiniteIsNotTheLearningRates) {
+  const Answer answer = run_small({"--topology", "ring", "--attack", "outlier", "--attack.scale",
+                                   "1e30", "--model", "mlp", "--hidden", "16"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("the models of [attack] can do that; lower attack.scale"));
+  EXPECT_THAT(answer.err, Not(HasSubstr("learning-rate")));
+}
+
+TEST_F(SimulateCommand, AFileOfFewerNodesSaysHowManyToSet) {
+  const std::string file = write("edges.txt", "0 1\n1 2\n2 3\n");
+  const Answer answer = run_small({"--topology", "file:" + file});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_THAT(answer.err, HasSubstr("the file has edges of 4 nodes, and the network 6 nodes; set "
+                                    "--nodes 4"));
+  EXPECT_EQ(run_small({"--topology", "file:" + file, "--nodes", "4"}).code, 0);
+}
+
 TEST_F(SimulateCommand, ADirectoryOfARunThatFailedSaysSo) {
   const std::string out = path("diverged");
   const auto at = [&](const char* rate) {
