@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "core/base/check.h"
@@ -212,11 +213,14 @@ std::string failed_note(const Run& run) {
 
 std::string unfinished_note(const Run& run) {
   const bool federated = run.kind == RunKind::kFederated;
-  const auto asked = run.setting(federated ? "rounds" : "steps");
+  std::string asked = run.setting(federated ? "rounds" : "steps").value_or("");
+  double count = 0;
+  const auto read = std::from_chars(asked.data(), asked.data() + asked.size(), count);
+  if (read.ec == std::errc()) asked = format_count(count);  // as the step beside it
   return fmt::format(
       "Unfinished: this is what was measured until {} {}{}. The command that began "
       "it {}.",
-      federated ? "round" : "step", said(run.steps), asked ? " of " + *asked : "",
+      federated ? "round" : "step", said(run.steps), asked.empty() ? "" : " of " + asked,
       run.has_checkpoint ? "goes on from its last checkpoint" : "begins it again");
 }
 

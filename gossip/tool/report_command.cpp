@@ -2,6 +2,7 @@
 // report DIR...: the page of a run, of a study, or of several runs beside each other, its curves as
 // files, and its table as text.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -184,6 +185,26 @@ bool is_beside_a_run(const ReportFlags& flags, const std::string& argument) {
   });
 }
 
+// It is to be said before the page is made of much data.
+Result<void> check_page(const std::filesystem::path& page) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(page, ignored)) {
+    return config::usage_error(
+        fmt::format("--out {0} is a directory; name a file in it, such as "
+                    "{1}",
+                    page.string(), (page / "comparison.html").string()));
+  }
+  const std::filesystem::path directory = page.has_parent_path() ? page.parent_path() : ".";
+  if (!std::filesystem::is_directory(directory, ignored)) {
+    return config::usage_error(
+        fmt::format("there is no directory {} to write the page into", directory.string()));
+  }
+  if (::access(directory.c_str(), W_OK) == 0) return {};
+  return rejected("not-writable", fmt::format("nothing may be written into {}; name another page "
+                                              "with --out FILE",
+                                              directory.string()));
+}
+
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   Shown shown;
   std::vector<Error> damages;
@@ -204,6 +225,7 @@ Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
     context.err << fmt::format("note: {}; it is left out\n", escape_controls(damage.message()));
   }
   const std::filesystem::path page = page_of(flags);
+  STARLING_TRY(check_page(page));
   STARLING_TRY(report::write_comparison(shown.runs, page, flags.curves, shown.left_out));
   print(shown.runs, page, flags, context);
   return {};

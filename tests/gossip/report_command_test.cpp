@@ -176,6 +176,16 @@ TEST_F(ReportCommand, LeavesOutADamagedRunAndShowsTheOthers) {
   EXPECT_EQ(report({changed}).code, 1);
 }
 
+TEST_F(ReportCommand, APageThatCannotBeWrittenIsSaidSo) {
+  const std::string path = run("a", "ring");
+  const Answer directory = report({path, "--out", path});
+  EXPECT_EQ(directory.code, 2);
+  EXPECT_THAT(directory.err, HasSubstr("--out " + path + " is a directory; name a file in it"));
+  const Answer missing = report({path, "--out", path + "/none/page.html"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("there is no directory " + path + "/none to write"));
+}
+
 TEST_F(ReportCommand, SaysThatALaunchedRunHasNotFinished) {
   const std::string path = run("a", "ring");
   std::filesystem::remove(path + "/summary.json");

@@ -42,6 +42,8 @@ TEST(RunReport, AnUnfinishedRunSaysHowFarItIsAndWhetherItGoesOn) {
   run.steps = 100;
   EXPECT_THAT(render_report(std::vector{run}),
               HasSubstr("until step 100 of 400. The command that began it begins it again."));
+  run.settings.back().second = "60000";
+  EXPECT_THAT(render_report(std::vector{run}), HasSubstr("until step 100 of 60,000."));
   run.has_checkpoint = true;
   EXPECT_THAT(render_report(std::vector{run}), HasSubstr("goes on from its last checkpoint."));
 }
