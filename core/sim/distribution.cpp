@@ -31,16 +31,18 @@ Result<double> read_number(std::string_view text, std::string_view whole, Unit u
   return value;
 }
 
+// In bytes a second.
+constexpr std::array<std::pair<std::string_view, double>, 8> kRates = {{{"Gbit/s", 1e9 / 8},
+                                                                        {"Mbit/s", 1e6 / 8},
+                                                                        {"kbit/s", 1e3 / 8},
+                                                                        {"bit/s", 1.0 / 8},
+                                                                        {"GB/s", 1e9},
+                                                                        {"MB/s", 1e6},
+                                                                        {"kB/s", 1e3},
+                                                                        {"B/s", 1}}};
+
 Result<double> read_rate(std::string_view text, std::string_view whole) {
-  constexpr std::array<std::pair<std::string_view, double>, 8> kUnits = {{{"Gbit/s", 1e9 / 8},
-                                                                          {"Mbit/s", 1e6 / 8},
-                                                                          {"kbit/s", 1e3 / 8},
-                                                                          {"bit/s", 1.0 / 8},
-                                                                          {"GB/s", 1e9},
-                                                                          {"MB/s", 1e6},
-                                                                          {"kB/s", 1e3},
-                                                                          {"B/s", 1}}};
-  for (const auto& [suffix, factor] : kUnits) {
+  for (const auto& [suffix, factor] : kRates) {
     if (!text.ends_with(suffix)) continue;
     text.remove_suffix(suffix.size());
     STARLING_ASSIGN(const double value, read_number(text, whole, Unit::kRate));
@@ -97,6 +99,21 @@ Result<Distribution> Distribution::parse(std::string_view text, Unit unit, std::
   auto distribution = parse(text, unit);
   if (!distribution) return distribution.error().within(key);
   return distribution;
+}
+
+std::string write_rate(double bytes_a_second) {
+  std::string shortest;
+  for (const auto& [suffix, factor] : kRates) {
+    const double value = bytes_a_second / factor;
+    // Of bytes always, so that there is one.
+    if (value * factor != bytes_a_second && factor != 1) continue;
+    std::array<char, 512> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                                   std::chars_format::fixed);
+    std::string text = std::string(digits.data(), end.ptr).append(suffix);
+    if (shortest.empty() || text.size() < shortest.size()) shortest = std::move(text);
+  }
+  return shortest;
 }
 
 double Distribution::least() const {

@@ -46,4 +46,7 @@ class Distribution {
   double second_ = 0;
 };
 
+// The shortest of the forms that are read as exactly this rate: "1Gbit/s", "125.5B/s".
+std::string write_rate(double bytes_a_second);
+
 }  // namespace starling::sim

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "core/sim/distribution.h"
+
 namespace starling::sim {
 namespace {
 
@@ -21,8 +23,8 @@ std::string values_at(const Network& network, std::uint32_t from, std::uint32_t 
   const auto bandwidth = network.link_bandwidth(from, to, time);
   return (network.links_change() ? "," + duration(time) : "") + "," +
          duration(network.latency(from, to, time)) + "," +
-         (bandwidth ? exactly(*bandwidth) + "B/s" : "") + "," +
-         exactly(network.loss(from, to, time)) + "\n";
+         (bandwidth ? write_rate(*bandwidth) : "") + "," + exactly(network.loss(from, to, time)) +
+         "\n";
 }
 
 // The rows of a link, without the nodes.
@@ -46,7 +48,7 @@ std::string links_to_csv(const Network& network, std::uint32_t nodes,
   std::string rows;
   for (std::uint32_t node = 0; node < nodes && network.bandwidths_differ(); ++node) {
     rows += std::to_string(node) + (network.links_change() ? ",,,," : ",,,") +
-            exactly(network.bandwidth(node)) + "B/s,\n";
+            write_rate(network.bandwidth(node)) + ",\n";
   }
   if (network.links_differ()) {
     for (const auto& [a, b] : pairs) {

@@ -58,5 +58,17 @@ TEST(Distribution, RefusesWhatIsNone) {
   EXPECT_FALSE(Distribution::parse("nan", Unit::kFactor));
 }
 
+TEST(WriteRate, IsShortAndReadAsTheSame) {
+  EXPECT_EQ(write_rate(1.25e8), "1Gbit/s");
+  EXPECT_EQ(write_rate(1e6), "1MB/s");
+  EXPECT_EQ(write_rate(62'500), "62.5kB/s");
+  EXPECT_EQ(write_rate(1.0 / 8), "1bit/s");
+  for (const double rate : {1e-9, 0.1, 1e17 / 3, 123456.789, 1e300}) {
+    const auto read = Distribution::parse(write_rate(rate), Unit::kRate);
+    ASSERT_TRUE(read) << write_rate(rate);
+    EXPECT_EQ(read->least(), rate) << write_rate(rate);
+  }
+}
+
 }  // namespace
 }  // namespace starling::sim

@@ -207,7 +207,7 @@ TEST_F(LinkFile, ALinkChangesWithTime) {
   const std::string text = links_to_csv(network, 4, {{0, 1}, {0, 2}, {2, 3}});
   EXPECT_THAT(text, ::testing::StartsWith("from,to,time,latency,bandwidth,loss\n"
                                           "0,1,0s,5ms,,0\n0,1,10s,20ms,,0.5\n"
-                                          "0,1,20s,20ms,1e+06B/s,0\n0,2,0s,5ms,,0\n"
+                                          "0,1,20s,20ms,1MB/s,0\n0,2,0s,5ms,,0\n"
                                           "2,3,0s,1ms,,0\n2,3,30s,2ms,,0\n3,2,0s,9ms,,0\n"));
   const Network read = make({.links = write(text, "written.csv")});
   EXPECT_EQ(links_to_csv(read, 4, {{0, 1}, {0, 2}, {2, 3}}), text);
