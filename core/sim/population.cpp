@@ -44,6 +44,11 @@ Result<Population> Population::make(const NodeOptions& options, std::uint32_t no
   population.options_ = options;
   STARLING_ASSIGN(const auto speed,
                   Distribution::parse(options.speed, Unit::kFactor, "nodes.speed"));
+  if (speed.constant() && speed.least() == 0) {
+    return wrong_setting("bad-distribution",
+                         "nodes.speed: no node has a speed of 0; slow nodes are "
+                         "0.1 or so, and nodes.presence says who is away");
+  }
   STARLING_ASSIGN(population.step_jitter_,
                   Distribution::parse(options.step_jitter, Unit::kFactor, "nodes.step-jitter"));
   population.speeds_.resize(nodes);

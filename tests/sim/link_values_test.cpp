@@ -183,6 +183,12 @@ TEST_F(LinkFile, WhatIsWrittenIsReadAsTheSameWorld) {
   for (std::uint32_t node = 0; node < 4; ++node) EXPECT_EQ(same.speed(node), people.speed(node));
 }
 
+TEST_F(LinkFile, NoNodeStandsStill) {
+  const auto population = Population::make({.speed = "0"}, 4, 1);
+  ASSERT_FALSE(population);
+  EXPECT_THAT(population.error().message(), HasSubstr("nodes.speed: no node has a speed of 0"));
+}
+
 // Each row from its time on; both directions, unless the other has rows of its own.
 TEST_F(LinkFile, ALinkChangesWithTime) {
   const Network network = make({.latency = "5ms",
