@@ -2,6 +2,7 @@
 #include "core/config/binder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
@@ -30,6 +31,11 @@ bool takes(const Field& field, const TomlEntry& entry) {
          (field.type == FieldType::kDuration || (field.optional && entry.text == "none"));
 }
 
+// Beyond this one word is no misspelling of the other.
+bool is_near(std::size_t distance, std::string_view word) {
+  return distance <= std::max<std::size_t>(1, word.size() / 3);
+}
+
 Error wrong_type(const Field& field, const TomlEntry& entry) {
   std::string is =
       entry.type == FieldType::kText ? "\"" + printable(entry.text) + "\"" : printable(entry.text);
@@ -41,6 +47,12 @@ Error wrong_type(const Field& field, const TomlEntry& entry) {
     hint = "; write \"" + printable(entry.text) + "s\" with the unit and in quotes";
   } else if (field.type == FieldType::kText && entry.type) {
     hint = "; write it in quotes: \"" + printable(entry.text) + "\"";
+  } else if (field.type == FieldType::kInteger && entry.type == FieldType::kNumber) {
+    const auto value = FieldText<double>::read(entry.text, FieldInfo{.help = ""});
+    if (value && *value == std::rint(*value) && std::abs(*value) < 1e15) {
+      hint = "; write it without a point and an exponent, as " +
+             std::to_string(static_cast<std::int64_t>(*value));
+    }
   } else if (field.type == FieldType::kIntegerList) {
     hint = " such as [200, 100]";
   } else if (field.type == FieldType::kNumberList) {
@@ -93,15 +105,17 @@ std::string Binder::alias_of(std::size_t field) const {
 }
 
 // The known key of the least edit distance, of whole keys, of short flags or of last words; of
-// several the one whose whole key is nearest. Empty where nothing is bound.
+// several the one whose whole key is nearest. Empty where none is near.
 std::string Binder::nearest_key(std::string_view key) const {
   const Field* nearest = nullptr;
   std::pair<std::size_t, std::size_t> least;
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::size_t whole = edit_distance(key, fields_[i].key);
-    std::size_t best = edit_distance(last_word(key), last_word(fields_[i].key)) + 1;
-    best = std::min(best, whole);
-    if (!aliases_[i].empty()) best = std::min(best, edit_distance(key, aliases_[i]));
+    const std::size_t words = edit_distance(last_word(key), last_word(fields_[i].key));
+    std::size_t best = std::min(words + 1, whole);
+    const std::size_t alias = aliases_[i].empty() ? whole : edit_distance(key, aliases_[i]);
+    best = std::min(best, alias);
+    if (!is_near(words, last_word(key)) && !is_near(std::min(whole, alias), key)) continue;
     if (nearest != nullptr && std::pair(best, whole) >= least) continue;
     nearest = &fields_[i];
     least = {best, whole};

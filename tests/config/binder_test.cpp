@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -99,6 +100,8 @@ TEST(Binder, RefusesUnknownKeysNamingLineAndNearest) {
   EXPECT_THAT(refusal("[trian]\nhidden = [1]\n"), HasSubstr("is 'train.hidden'"));
   EXPECT_THAT(refusal("local-epochs = 2\n"), HasSubstr("is 'train.local-epochs'"))
       << "the right word in the wrong section";
+  EXPECT_THAT(refusal("[round]\ncohort = 3\n"), EndsWith("unknown key 'round.cohort'"))
+      << "none is near";
   EXPECT_THAT(refusal("[rounds]\n"), HasSubstr("job.toml:1: unknown key 'rounds'"));
   EXPECT_THAT(refusal("[train.local-epochs]\nx = 1"), HasSubstr("train.local-epochs.x"));
   EXPECT_THAT(refusal("name = \"a\"\ntrain = \"sgd\"\n"),
@@ -119,6 +122,10 @@ TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
   EXPECT_EQ(refusal("[train]\nlearning-rate = \"fast\"\n"),
             "setting-invalid: job.toml:2: train.learning-rate = \"fast\" is not a number");
   EXPECT_THAT(refusal("train.local-epochs = 1.0"), HasSubstr("= 1 is not an integer"));
+  EXPECT_THAT(
+      refusal("train.local-epochs = 1e7"),
+      HasSubstr("is not an integer; write it without a point and an exponent, as 10000000"));
+  EXPECT_THAT(refusal("train.local-epochs = 1.5"), EndsWith("is not an integer"));
   EXPECT_THAT(refusal("train.local-epochs = \"2\""), HasSubstr("\"2\" is not an integer"));
   EXPECT_THAT(refusal("train.local-epochs = true"), HasSubstr("is not an integer"));
   EXPECT_THAT(refusal("train.local-epochs = [1]"), HasSubstr("[1] is not an integer"));
