@@ -213,12 +213,13 @@ std::optional<std::string> changed_input(const Settings& recorded, const Setting
 // "out-not-empty" where a run of `settings` is not the finished `run`.
 Result<void> check_same_finished(const report::Run& run, const std::filesystem::path& directory,
                                  const Settings& settings, InputDigests& digests) {
+  const char* words = run.real_time ? "a finished run of launch" : "a finished run";
   if (const auto differs = difference(run.told(), settings)) {
-    return other_settings(directory, "a finished run", *differs);
+    return other_settings(directory, words, *differs);
   }
   if (run.inputs.empty()) return {};
   const auto changed = changed_input(run.inputs, digests.of(settings));
-  return changed ? other_settings(directory, "a finished run", *changed) : Result<void>();
+  return changed ? other_settings(directory, words, *changed) : Result<void>();
 }
 
 // Files that are of no run are not removed.

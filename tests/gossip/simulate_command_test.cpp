@@ -323,6 +323,17 @@ TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
   EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
 }
 
+TEST_F(SimulateCommand, ARunOfLaunchIsCalledSo) {
+  const std::string out = path("out");
+  ASSERT_EQ(run_small({"--out", out}).code, 0);
+  std::string record = *read_text_file(out + "/summary.json", 1 << 20);
+  const std::string program = "starling-gossip simulate";
+  record.replace(record.find(program), program.size(), "starling-gossip launch");
+  ASSERT_TRUE(write_durably(out + "/summary.json", as_bytes(record)));
+  EXPECT_THAT(run_small({"--out", out, "--steps", "9"}).err,
+              HasSubstr(out + " holds a finished run of launch with other settings"));
+}
+
 TEST_F(SimulateCommand, ARunWhoseFilesHaveChangedSinceIsAnother) {
   const std::string links = write("links.csv", "from,to,latency\n0,1,20ms\n");
   const std::vector<std::string> one = {"--links", links, "--out", path("one")};
