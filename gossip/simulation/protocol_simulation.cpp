@@ -484,9 +484,9 @@ Result<std::unique_ptr<NetworkSimulation>> make_protocol_simulation(const Experi
                        "--real-protocol, or use 'starling-gossip launch' for a custom trainer");
   }
   if (experiment.options.attack.kind != "none") {
-    return unsupported("unsupported",
-                       "[attack] is of the simulated recurrence: leave out --real-protocol, or set "
-                       "attack.kind = none");
+    return wrong_setting("unsupported",
+                         "[attack] is of the simulated recurrence: leave out --real-protocol, or "
+                         "set attack.kind = none");
   }
   auto simulation = std::make_unique<ProtocolSimulation>(experiment, pool);
   STARLING_TRY(simulation->begin());

@@ -460,6 +460,12 @@ TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
   EXPECT_THAT(answer.err, HasSubstr("lower train.learning-rate or set train.clip-norm"));
 }
 
+TEST_F(SimulateCommand, AnAttackOfRealPeersIsAWrongSetting) {
+  const Answer answer = run_small({"--real-protocol", "--attack", "outlier", "--topology", "ring"});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_THAT(answer.err, HasSubstr("[attack] is of the simulated recurrence"));
+}
+
 TEST_F(SimulateCommand, ALossThatAnAttackMakesInfiniteIsNotTheLearningRates) {
   const Answer answer = run_small({"--topology", "ring", "--attack", "outlier", "--attack.scale",
                                    "1e30", "--model", "mlp", "--hidden", "16"});
