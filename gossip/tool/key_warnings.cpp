@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/tool/key_warnings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -46,6 +48,30 @@ std::vector<ReadBy> readers_of_network(const NetOptions& options) {
   return rules;
 }
 
+// Keys of what the run does not have.
+std::vector<std::string> without_use(const NetOptions& options, const Settings& settings,
+                                     const Settings& defaults) {
+  std::vector<std::string> sentences;
+  const auto unless_default = [&](std::string_view key, const std::string& why) {
+    const auto value_in = [&](const Settings& all) {
+      return std::ranges::find(all, key, &Settings::value_type::first)->second;
+    };
+    if (value_in(settings) == value_in(defaults)) return;
+    sentences.push_back(fmt::format("{} has no effect: {}", key, why));
+  };
+  if (traits(options.algorithm).pattern == Pattern::kMean) {
+    for (const char* key : {"topology.spec", "topology.mixing", "topology.seed"}) {
+      unless_default(key, fmt::format("with algorithm.name = {} each node averages with all others "
+                                      "or a drawn group",
+                                      options.algorithm.name));
+    }
+  }
+  if (options.train.train.local_steps == 1) {
+    unless_default("train.local-steps-from", "train.local-steps is 1");
+  }
+  return sentences;
+}
+
 // A test split is evaluated on, and no rows need be held out. A 0 turns off what is not on.
 bool holds_out_for_nothing(const NetOptions& options) {
   const NetEvaluateOptions& evaluate = options.evaluate;
@@ -61,8 +87,8 @@ std::vector<std::string> warnings_of_keys(const config::Binder& binder, const Ne
   const Settings settings = binder.settings();
   const Settings defaults = NetOptions().settings();
   auto sentences = config::unmet_needs(needs_of_network(), settings, defaults);
-  for (auto&& more :
-       {config::unread_keys(readers_of_network(options), settings, defaults), warnings(options)}) {
+  for (auto&& more : {config::unread_keys(readers_of_network(options), settings, defaults),
+                      without_use(options, settings, defaults), warnings(options)}) {
     std::ranges::copy(more, std::back_inserter(sentences));
   }
   if (holds_out_for_nothing(options)) {

@@ -22,6 +22,7 @@
 namespace starling::gossip {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -163,6 +164,11 @@ TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
   EXPECT_THAT(said({"--hidden", "8"}),
               HasSubstr("model.hidden has no effect: model.kind is softmax-regression (it needs "
                         "mlp)"));
+  EXPECT_THAT(said({"--algorithm", "all-reduce", "--topology", "star", "--mixing", "uniform"}),
+              AllOf(HasSubstr("topology.spec has no effect: with algorithm.name = all-reduce"),
+                    HasSubstr("topology.mixing has no effect")));
+  EXPECT_THAT(said({"--local-steps-from", "3"}),
+              HasSubstr("train.local-steps-from has no effect: train.local-steps is 1"));
   EXPECT_THAT(
       said({"--hold-out", "0.3"}),
       HasSubstr("warning: evaluate.hold-out has no effect: data.dataset has a test split\n"));
