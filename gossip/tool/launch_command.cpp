@@ -98,7 +98,8 @@ Result<LaunchResult> run_with_table(const LaunchFlags& flags, const LaunchReques
   Result<void> written;
   LaunchHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
-    const std::string line = describe(measurement, flags.config.net.run.steps, "");
+    const std::string line =
+        describe(measurement, flags.config.net.run.steps, flags.config.net.topology.nodes, "");
     table.print(telemetry::leading_facts(line, terminal.line_max));
     if (writer && written) written = writer->write(measurement);
   };

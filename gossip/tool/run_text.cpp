@@ -17,8 +17,12 @@
 
 namespace starling::gossip {
 
-std::string describe(const Measurement& m, std::uint64_t steps, std::string_view time) {
-  std::string line = fmt::format("[step {}/{}]", m.step, steps);
+std::string describe(const Measurement& m, std::uint64_t steps, std::uint64_t nodes,
+                     std::string_view time) {
+  // The accuracy is the mean of those that are there.
+  const std::string there =
+      m.nodes_up == nodes ? "" : fmt::format(", {} of {} nodes", m.nodes_up, nodes);
+  std::string line = fmt::format("[step {}/{}{}]", m.step, steps, there);
   if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
   if (m.eval_accuracy) line += fmt::format("  accuracy {:.4f}", *m.eval_accuracy);
   // Before the time, whose width would decide whether 80 columns show it.

@@ -14,7 +14,8 @@ namespace starling::gossip {
 
 // A line about one evaluation, what matters most first (see telemetry::leading_facts). `time`: what
 // follows the seconds, " virtual" or nothing.
-std::string describe(const Measurement& measurement, std::uint64_t steps, std::string_view time);
+std::string describe(const Measurement& measurement, std::uint64_t steps, std::uint64_t nodes,
+                     std::string_view time);
 
 struct SummaryOptions {
   std::uint32_t nodes = 0;

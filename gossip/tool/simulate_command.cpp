@@ -125,7 +125,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
   hooks.on_resume = [&](std::uint64_t step) { said_until = step; };
   hooks.on_measurement = [&](const Measurement& measurement) {
     if (said_until && measurement.step <= *said_until) return;
-    const std::string line = describe(measurement, steps, " virtual");
+    const std::string line = describe(measurement, steps, flags.options.topology.nodes, " virtual");
     const std::lock_guard lock(log.mutex());
     progress.print(telemetry::leading_facts(line, terminal.line_max));
   };

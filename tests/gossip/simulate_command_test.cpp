@@ -196,8 +196,12 @@ TEST_F(SimulateCommand, AnEvaluationOf80ColumnsHasTheConsensusDistance) {
   measurement.eval_accuracy = measurement.eval_accuracy_mean_model = 0.5;
   measurement.eval_loss = 1;
   measurement.consensus_distance = 0.0001234;
-  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, " virtual"), 80),
+  measurement.nodes_up = 8;
+  EXPECT_EQ(telemetry::leading_facts(describe(measurement, 20000, 8, " virtual"), 80),
             "[step 12000/20000] train loss 12.3456  accuracy 0.5000  consensus 0.000123");
+  measurement.nodes_up = 5;
+  EXPECT_THAT(describe(measurement, 20000, 8, ""),
+              HasSubstr("[step 12000/20000, 5 of 8 nodes] train loss"));
 }
 
 TEST_F(SimulateCommand, ThreadsChangeNothing) {
