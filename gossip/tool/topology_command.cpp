@@ -22,7 +22,7 @@ struct TopologyFlags {
 
 Result<std::string> view(const TopologyFlags& flags) {
   if (flags.topology.nodes == 0 && !flags.topology.spec.starts_with("file:")) {
-    return config::usage_error("the number of nodes is missing; give --nodes N");
+    return config::usage_error("the number of nodes is missing or 0; give --nodes N");
   }
   STARLING_ASSIGN(const auto topology, topologies::Topology::make(flags.topology));
   if (flags.format == "csv") return to_csv(*topology->at(flags.step));

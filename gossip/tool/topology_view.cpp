@@ -75,6 +75,8 @@ std::string six_digits(double value) {
   if (value == std::floor(value) && std::abs(value) < kExactIntegers) {
     return fmt::format("{:.0f}", value);
   }
+  constexpr double kRounding = 1e-12;
+  if (std::abs(value) < kRounding) return "0";
   const double rest = 1 - value;
   if (rest > 0 && rest < 1e-4) return fmt::format("1 - {:.6g}", rest);
   return fmt::format("{:.6g}", value);

@@ -54,6 +54,10 @@ TEST(TopologyCommand, TextHasALineAFact) {
               HasSubstr("(from drawn steps)"));
 }
 
+TEST(TopologyCommand, ARoundingErrorIsPrintedAs0) {
+  EXPECT_THAT(run({"complete", "--nodes", "8"}).out, HasSubstr("smallest eigenvalue   0\n"));
+}
+
 TEST(TopologyCommand, JsonHasEveryField) {
   const auto object = json({"base-graph:k=1", "--nodes", "25"});
   for (const char* key : {"name", "nodes", "edges", "directed", "time_varying", "period", "degree",
