@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "core/base/counted.h"
 #include "core/data/hold_out.h"
@@ -105,6 +106,15 @@ Result<void> check_split(const NetOptions& options, const data::Dataset& evaluat
   return {};
 }
 
+// A deadline was set where every message comes.
+bool waits_for_nothing(const NetOptions& options) {
+  if (options.network.deadline == sim::NetworkOptions().deadline) return false;
+  const Node nodes = options.topology.nodes;
+  const auto network = sim::Network::make(options.network, nodes, options.run.seed);
+  const auto population = sim::Population::make(options.nodes, nodes, options.run.seed);
+  return network && population && !network->lossy() && !population->churns();
+}
+
 // What the nodes compute with.
 struct Computed {
   std::shared_ptr<const model::Model> model;
@@ -190,10 +200,16 @@ Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets) 
 }
 
 std::vector<std::string> warnings(const NetOptions& options) {
-  if (!options.robust.is_on() || needs_labels(options)) return {};
+  std::vector<std::string> sentences;
+  if (waits_for_nothing(options)) {
+    sentences.emplace_back(
+        "network.deadline has no effect: no message is lost, no network splits and no node leaves");
+  }
+  if (!options.robust.is_on() || needs_labels(options)) return sentences;
   const auto topology = make_topology(options, {});
-  if (!topology || !*topology) return {};  // refused elsewhere
-  return robust_warnings(options.robust, **topology);
+  if (!topology || !*topology) return sentences;  // refused elsewhere
+  std::ranges::move(robust_warnings(options.robust, **topology), std::back_inserter(sentences));
+  return sentences;
 }
 
 std::string evaluation_note(const Experiment& experiment) {

@@ -167,6 +167,10 @@ TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
   EXPECT_THAT(said({"--algorithm", "all-reduce", "--topology", "star", "--mixing", "uniform"}),
               AllOf(HasSubstr("topology.spec has no effect: with algorithm.name = all-reduce"),
                     HasSubstr("topology.mixing has no effect")));
+  EXPECT_THAT(said({"--network.deadline", "1s"}),
+              HasSubstr("network.deadline has no effect: no message is lost"));
+  EXPECT_THAT(said({"--network.deadline", "1s", "--network.loss", "0.1"}),
+              Not(HasSubstr("network.deadline")));
   EXPECT_THAT(said({"--local-steps-from", "3"}),
               HasSubstr("train.local-steps-from has no effect: train.local-steps is 1"));
   EXPECT_THAT(
