@@ -250,10 +250,12 @@ std::string subtitle_of(const Run& run) {
 }
 
 std::string render_one(const Run& run, const std::string& name, std::span<const LeftOut> left_out) {
-  // Of one that stands for a study, first how much that is of it.
-  Page page = left_out.empty() ? Page(title_of(run, name), subtitle_of(run))
-                               : Page(finished_of({&run, 1}, left_out),
-                                      title_of(run, name) + " · " + subtitle_of(run));
+  // Of one that stands for a study, first how much that is of it; its directory says which it is.
+  Page page = left_out.empty()
+                  ? Page(title_of(run, name), subtitle_of(run))
+                  : Page(finished_of({&run, 1}, left_out),
+                         fmt::format("{} · {} · {}", title_of(run, name), subtitle_of(run),
+                                     (run.directory / "").parent_path().filename().string()));
   page.headlines(headlines(run));
   if (run.failed) {
     page.paragraph(failed_note(run));
