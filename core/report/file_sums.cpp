@@ -105,8 +105,7 @@ std::vector<std::string> changed_files(const fs::path& directory) {
     const std::string key = version + " " + name;
     const auto found = version.empty() ? known.end() : known.find(key);
     const std::string sum = found == known.end() ? sum_of(directory / name) : found->second;
-    if (sum.empty()) changed.push_back(name + " (cannot be read)");
-    if (!sum.empty() && sum != sum_at_end) changed.push_back(name);
+    if (sum != sum_at_end) changed.push_back(name);
     if (!sum.empty() && !version.empty()) checked += line_of(sum, key);
   }
   // Where it cannot be written, the files are hashed again the next time.

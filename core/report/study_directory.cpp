@@ -114,7 +114,7 @@ std::string reason_of(const Run* run) {
 // "metrics.jsonl has changed since the run ended"; "" of none.
 std::string damage_sentence(std::span<const std::string> names) {
   if (names.empty()) return "";
-  return fmt::format("{} {} changed since the run ended", fmt::join(names, ", "),
+  return fmt::format("{} {} changed since the run ended, or cannot be read", fmt::join(names, ", "),
                      names.size() == 1 ? "has" : "have");
 }
 

@@ -743,6 +743,20 @@ TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
   }
 }
 
+TEST(AllReduceHostile, AGathererThatKeepsTheEndFromOthersIsNamed) {
+  World world = liars_world(1);
+  world.exchanges = 20;
+  ReduceNetwork network(world);
+  network.forge = [](Member from, Member, Note& note) {
+    return from != 0 || !says<reduce::Commit>(note);
+  };
+  network.do_not_await(0);
+  ASSERT_EQ(network.run(), "") << network.trace();
+  for (Member m = 0; m < kOfLiar; ++m) {
+    EXPECT_EQ(is_named(network, m, "does not say that it has ended"), m == 0) << m;
+  }
+}
+
 // The exchange goes on without it at once, and after a few it is not listed any more.
 TEST(AllReduceHostile, WhoSendsWrongNumbersIsLeftOut) {
   for (const bool spoils : {false, true}) {
