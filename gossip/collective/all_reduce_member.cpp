@@ -272,12 +272,11 @@ void AllReduceMachine::stop_waiting() {
     say(LogLevel::kWarning,
         fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
                     names_[silent], c.at.exchange, c.joined));
-  } else if (c.held.attempt == c.promised &&
-             records_->is_line_due("end: " + names_[silent], now_)) {
-    say(LogLevel::kWarning,
-        fmt::format("{} gathers exchange {} and does not say that it has ended, although this peer "
-                    "is done: another member takes over",
-                    names_[silent], c.at.exchange));
+  } else if (c.held.attempt == c.promised) {
+    warn_seldom("end: " + names_[silent],
+                fmt::format("{} gathers exchange {} and does not say that it has ended, although "
+                            "this peer is done: another member takes over",
+                            names_[silent], c.at.exchange));
   }
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
