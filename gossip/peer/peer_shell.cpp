@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/peer/peer_shell.h"
 
+#include "core/data/row_names.h"
 #include "gossip/peer/held_roster.h"
 #include "gossip/training/retries.h"
 
@@ -19,6 +20,7 @@ PeerShell::PeerShell(World world, Options options, PeerData data, Issuer issuer)
     : world_(world),
       options_(std::move(options)),
       data_(std::move(data)),
+      rows_(data_.rows),
       issuer_(std::move(issuer)),
       machine_(options_, world.identity,
                [this](const NetworkRun& run, Member self, std::uint64_t step,
@@ -210,7 +212,7 @@ void PeerShell::perform(peer::Closed&) {
 
 // --- a run to begin -----------------------------------------------------------------------------
 
-Result<NetworkRun> PeerShell::derive(const identity::Roster& roster) const {
+Result<NetworkRun> PeerShell::derive(const identity::Roster& roster) {
   if (data_.rows.dataset == nullptr) {
     return unsupported("no-data",
                        "the run trains a built-in model, and this device has a trainer in place of "
@@ -225,7 +227,19 @@ Result<NetworkRun> PeerShell::derive(const identity::Roster& roster) const {
             " has texts as labels; in a gossip network write the classes' numbers, from "
             "0, which mean the same on every device");
   }
-  return derive_run(roster, dataset.shape(), dataset.classes(), options_.own);
+  STARLING_ASSIGN(NetworkRun run,
+                  derive_run(roster, dataset.shape(), dataset.classes(), options_.own));
+  const std::vector<std::string>& columns = run.options.data.columns;
+  if (rows_.dataset->feature_names() != columns) rows_ = data_.rows;  // as the file has them
+  if (!columns.empty()) {
+    STARLING_TRY(data::fit_to(rows_.dataset, {columns, dataset.class_names()}));
+  } else if (!dataset.feature_names().empty()) {
+    world_.log.info(
+        "the run does not name its columns (data.columns): those of {} count by position, and must "
+        "stand in the same order on all devices",
+        dataset.name());
+  }
+  return run;
 }
 
 void PeerShell::perform(peer::Prepare& action) {
@@ -298,7 +312,7 @@ std::shared_ptr<LocalSteps> PeerShell::make_local_steps(const NetworkRun& run, M
                                                         std::uint64_t step,
                                                         std::optional<FallbackPace> pace) {
   if (run.model != nullptr) {
-    return std::make_shared<LocalSteps>(run, data_.rows, self, step, pace);
+    return std::make_shared<LocalSteps>(run, rows_, self, step, pace);
   }
   return std::make_shared<LocalSteps>(run, *data_.trainer, world_.identity.identity().name,
                                       trainer_warning());

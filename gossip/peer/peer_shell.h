@@ -109,7 +109,8 @@ class PeerShell {
 
   WallTime wall() const { return world_.clock.wall_now(); }
   void add_links(protocol::PeerReport& report) const;
-  Result<NetworkRun> derive(const identity::Roster& roster) const;
+  // Brings the columns of `rows_` into the run's order.
+  Result<NetworkRun> derive(const identity::Roster& roster);
   void prepare_with_trainer(const peer::Prepare& wanted);
   void prepared(const peer::Prepare& wanted, Result<NetworkRun> run);
   std::optional<Checkpoint> load_kept(const NetworkRun& run, const std::string& run_id) const;
@@ -121,6 +122,7 @@ class PeerShell {
   World world_;
   Options options_;
   PeerData data_;
+  data::DatasetView rows_;  // of the data, their columns in the run's order
   Issuer issuer_;
   PeerMachine machine_;
   std::shared_ptr<Preparation> preparation_;

@@ -26,7 +26,12 @@ Result<std::vector<data::DatasetView>> load_parts(const NetOptions& options,
   STARLING_ASSIGN(const auto partition, data::PartitionSpec::parse(options.data.partition));
   data::LoadOptions load;
   load.group_column = partition.column;
-  STARLING_ASSIGN(const auto dataset, data::load_dataset(dataset_spec, load));
+  STARLING_ASSIGN(auto dataset, data::load_dataset(dataset_spec, load));
+  if (!options.data.columns.empty()) {
+    const data::RowNames names{options.data.columns, dataset->class_names()};
+    const auto fitted = data::fit_to(dataset, names, {dataset->name(), "data.columns", false});
+    if (!fitted) return fitted.error().as(ErrorCategory::kUsage);
+  }
   return data::partition_views(dataset, partition, options.topology.nodes);
 }
 

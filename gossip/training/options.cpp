@@ -45,7 +45,8 @@ Settings NetOptions::device_settings() const {
     if (key.starts_with("attack.")) return true;
     const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.") ||
                           key == "network.links" || key == "nodes.speeds" ||
-                          key == "nodes.presence" || key == "evaluate.hold-out";
+                          key == "nodes.presence" || key == "evaluate.hold-out" ||
+                          key == "data.columns";
     return is_later && std::ranges::find(defaults, setting) != defaults.end();
   });
   return told;

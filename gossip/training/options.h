@@ -52,6 +52,7 @@ struct NetTrainOptions {
 struct NetDataOptions {
   std::string dataset = "fashion-mnist:/usr/share/datasets/fashion-mnist";
   std::string partition = "iid";
+  std::vector<std::string> columns;
 };
 
 struct NetEvaluateOptions {
@@ -168,6 +169,9 @@ void describe(V& visit, NetDataOptions& o) {
   visit("dataset", o.dataset, FieldInfo{.help = "what the nodes hold, KIND:PATH[:SPLIT]"});
   visit("partition", o.partition,
         FieldInfo{.help = "how it is divided among them, SCHEME[:KEY=VALUE,...]"});
+  visit("columns", o.columns,
+        FieldInfo{.help = "names of the features in the model's order, by which the columns of csv "
+                          "files are matched; empty: columns count by position"});
 }
 
 template <class V>

@@ -3,10 +3,13 @@
 // recurrence, and what befalls them has the consequences that it should, one thing at a time.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <ranges>
 
+#include "core/data/load.h"
 #include "gossip/membership/overlay.h"
 #include "gossip/peer/held_roster.h"
 #include "gossip/peer/link_rules.h"
@@ -14,6 +17,7 @@
 #include "tests/gossip_peer/peer_cluster.h"
 #include "tests/gossip_peer/peer_world.h"
 #include "tests/gossip_peer/world_invariants.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
@@ -43,6 +47,88 @@ TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
       }
     }
   }
+}
+
+// Two features, which the file of the second device has in another order, or not both.
+class ColumnsByName : public ::testing::Test {
+ protected:
+  // The same rows whatever the order.
+  std::string rows(const std::string& first, const std::string& second) const {
+    const auto path = directory_.path() / (first + second + ".csv");
+    std::ofstream file(path);
+    file << first << "," << second << ",label\n";
+    for (int row = 0; row < 90; ++row) {
+      const auto value = [row](const std::string& name) {
+        return name == "x" ? row % 3 + row / 100.0 : row % 7;
+      };
+      file << fmt::format("{},{},{}\n", value(first), value(second), row % 3);
+    }
+    return "csv:" + path.string();
+  }
+  NetOptions network() const {
+    NetOptions options = testing::small_network("ring", 3);
+    options.data.dataset = rows("x", "y");
+    options.data.columns = {"x", "y"};
+    return options;
+  }
+  static void give_second(PeerWorld& world, const std::string& dataset) {
+    world.experiment.parts[1].dataset = *data::load_dataset(*data::DatasetSpec::parse(dataset));
+    world.start_all();
+    world.publish(world.roster(1));
+  }
+
+ private:
+  starling::testing::TemporaryDirectory directory_;
+};
+
+TEST_F(ColumnsByName, TheirOrderIsTheRuns) {
+  PeerWorld world(network(), 1, false);
+  const auto expected = simulated_models(world.experiment);
+  give_second(world, rows("y", "x"));
+  world.run_to_end();
+  for (std::size_t i = 0; i < world.peers.size(); ++i) EXPECT_EQ(world.model(i), expected[i]);
+}
+
+TEST_F(ColumnsByName, ARunThatNamesNoneHasTheOrderOfTheFileAfterOneThatDid) {
+  PeerWorld world(network(), 1, false);
+  give_second(world, rows("y", "x"));
+  world.run_to_end();
+  world.experiment.options.data.columns.clear();
+  const auto expected = simulated_models(world.experiment);
+  world.publish(world.roster(2, {}, 24h, "run-2"));
+  world.run_for(1min);
+  for (std::size_t i = 0; i < world.peers.size(); ++i) EXPECT_EQ(world.model(i), expected[i]);
+}
+
+TEST_F(ColumnsByName, WhoLacksOneDoesNotTakePart) {
+  PeerWorld world(network(), 1, false);
+  const auto run = [&] {
+    give_second(world, rows("x", "z"));
+    world.run_for(1s);
+  };
+  EXPECT_NONFATAL_FAILURE(run(), "it has no 'y'");  // of the invariants
+  const auto failure = world.peers[1]->shell().machine().failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code(), "columns-differ");
+}
+
+// Whatever their names are; the log says so.
+TEST_F(ColumnsByName, WithoutNamesTheirOrderCounts) {
+  NetOptions options = network();
+  options.data.columns.clear();
+  PeerWorld world(options, 1, false);
+  give_second(world, rows("x", "z"));
+  world.run_to_end();
+  EXPECT_THAT(world.said(1), ::testing::Contains(HasSubstr("count by position")));
+}
+
+TEST_F(ColumnsByName, ASimulationHasThemInTheRunsOrderToo) {
+  NetOptions options = network();
+  const auto expected = simulated_models(testing::prepared(options));
+  options.data.dataset = rows("y", "x");
+  EXPECT_EQ(simulated_models(testing::prepared(options)), expected);
+  options.data.dataset = rows("x", "z");
+  EXPECT_THAT(prepare(options).error().message(), HasSubstr("it has no 'y'"));
 }
 
 // Neighbours in the graph, and two on the cycle of failure detection.
