@@ -11,7 +11,11 @@
 namespace starling::collective {
 
 void AllReduceMachine::receive(Member from, Progress at, Attempt, reduce::Ahead& ahead) {
-  if (are_members(ahead.donors)) hear_of_further(from, at, std::move(ahead.donors));
+  if (!are_members(ahead.donors)) return;
+  hear_of_further(from, at, std::move(ahead.donors));
+  // It keeps the mean no more that it was asked for.
+  const bool was_asked = current_ && current_->search && current_->search->asked() == from;
+  if (was_asked && at > current_->at) try_next_source();
 }
 
 void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {

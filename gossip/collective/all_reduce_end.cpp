@@ -92,9 +92,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
     if (in_vain && !in_vain->wrong) liveness_.call_silent(in_vain->member, now_);
   }
   commit.holder = self_;
-  for (const Member m : std::exchange(askers_, {})) {
-    if (!std::ranges::binary_search(commit.members, m)) send_commit(m, commit);
-  }
+  tell_left_out(commit);
   last_ = EndedExchange{std::move(commit), std::move(mean)};
   former_.reset();
   is_running_ = true;
@@ -112,6 +110,18 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   is_left_out_ = without_us;
   say_who_is_missing(ended);
   actions_.emplace_back(Finished{at, next_, ended.attempt, ended.members, last_->mean});
+}
+
+// Sends the commit to those who asked where we are, and in a group to every member that is not in
+// the mean: the gatherer may not reach it, and it may wait for us, who registered elsewhere.
+void AllReduceMachine::tell_left_out(const Commit& commit) {
+  const auto askers = std::exchange(askers_, {});
+  const bool were_there = std::ranges::binary_search(commit.members, self_);
+  const bool tells_all = options_.any_mean && were_there && owner(commit.attempt) != self_;
+  for (Member m = 0; m < names_.size(); ++m) {
+    const bool is_told = m != self_ && (tells_all || askers.contains(m));
+    if (is_told && !std::ranges::binary_search(commit.members, m)) send_commit(m, commit);
+  }
 }
 
 // At most once in a while, however often members fall out and return in between.

@@ -100,6 +100,7 @@ void AllReduceMachine::close() {
   const Gathering& gather = *gather_;
   if (gather.registered().size() == 0) return;
   if (gather.asks_first(view())) return ask_all();
+  if (options_.any_mean && gather.asked_at()) call_unheard_silent();
   if (gather.may_go_on(view())) return decide();
   if (gather.asked_at()) {
     for (const Member m : gather.registered().missing()) {
@@ -114,6 +115,15 @@ void AllReduceMachine::close() {
     }
   }
   ask_all();
+}
+
+// Members that were asked, and of which nothing was heard since the first registration.
+void AllReduceMachine::call_unheard_silent() {
+  const Gathering& gather = *gather_;
+  for (const Member m : gather.registered().missing()) {
+    const bool is_heard = liveness_.heard_at(m) > gather.first_at();
+    if (!is_heard && liveness_.is_met(m)) liveness_.call_silent(m, now_);
+  }
 }
 
 // --- the run -------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ class AllReduceMachine final : public Reducer {
   void end_with(Commit commit);
   void settle(const Commit& commit);
   void finish(Commit commit, Floats mean);
+  void tell_left_out(const Commit& commit);
   void say_who_is_missing(const Commit& commit);
   void say_who_was_slow(const Commit& commit);
   void say_slow(Exchange exchange, Member cause, const std::string& how);
@@ -155,6 +156,7 @@ class AllReduceMachine final : public Reducer {
   GatherView view() const;
   void ask_all();
   void close();
+  void call_unheard_silent();
   void decide();
   void take_over(NamedMean standing);
   void reduce_anew();

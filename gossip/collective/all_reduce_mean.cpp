@@ -75,6 +75,10 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
 // The holder has the mean, and so do its members once they have finished.
 void AllReduceMachine::look_for(Commit commit) {
   std::optional<MeanSearch>& search = current_->search;
+  // In a group: its gatherer, with which we registered, did not list us, so it may not hear us.
+  const bool is_unheard = options_.any_mean && commit.attempt == current_->promised &&
+                          current_->joined < commit.attempt && owner(commit.attempt) != self_;
+  if (is_unheard) records_->gave_nothing(names_[owner(commit.attempt)]);
   const auto may_have_it = [this](Member m) {
     return m != self_ && !current_->false_donors.contains(m);
   };

@@ -219,15 +219,15 @@ void GroupReduceMachine::begin_now() {
   }
   const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
   if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
-  forget_groups(exchange);
-  at_ = begin.at;
+  const Exchange former = std::exchange(at_, begin.at).exchange;
+  forget_groups(former);
   busy_ = true;
   if (!is_minority()) outranked_by_.reset();
   if (outranked_by_) return copy_model_of_quorum();
   // It may be there already, as things were then.
   Group& group = open(exchange);
-  const Group* const former = ended_last_ ? find(*ended_last_) : nullptr;
-  if (former != nullptr) group.machine.learn_from(former->machine);
+  const Group* const ended = ended_last_ ? find(*ended_last_) : nullptr;
+  if (ended != nullptr) group.machine.learn_from(ended->machine);
   for (Member place = 0; place < group.members.size(); ++place) {
     if (peers_[group.members[place]].is_missing()) give(exchange, LinkDown{place});
   }
@@ -235,15 +235,20 @@ void GroupReduceMachine::begin_now() {
 }
 
 // All that are not around the exchange that is about to begin, and those that were passed over for
-// the model of others: who asks about one hears that we do not come. Whoever goes back, to the
-// model of a quorum, knows nothing of what follows there.
-void GroupReduceMachine::forget_groups(Exchange exchange) {
-  const bool goes_back = exchange < at_.exchange;
+// the model of others: their members hear that we do not come, and so does who asks later. Whoever
+// goes back, to the model of a quorum, knows nothing of what follows there.
+void GroupReduceMachine::forget_groups(Exchange former) {
+  const bool goes_back = at_.exchange < former;
   std::erase_if(groups_, [&](const auto& entry) {
-    const Exchange of = entry.first;
-    if (goes_back && of >= exchange) return true;
-    if (of < exchange && !entry.second.machine.has_ended()) return true;
-    return (of + kKept < exchange && of != ended_last_) || of > exchange + kAhead;
+    const auto& [of, group] = entry;
+    if (goes_back && of >= at_.exchange) return true;
+    if (of < at_.exchange && !group.machine.has_ended()) {
+      for (const Member member : group.members) {
+        if (member != self_) tell_where_we_are(member);
+      }
+      return true;
+    }
+    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + kAhead;
   });
 }
 

@@ -87,7 +87,7 @@ class GroupReduceMachine final : public Reducer {
   void hear_that_it_runs(Member from, Exchange exchange);
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
-  void forget_groups(Exchange exchange);
+  void forget_groups(Exchange former);
   void give(Exchange exchange, Event event);
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);
