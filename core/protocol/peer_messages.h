@@ -48,6 +48,8 @@ struct PeerHello {
   Exchange exchange = 0;
   bool begun = false;  // false: it has no model of its own yet
   Support support = {};
+  std::uint64_t elements = 0;  // of its model; 0: not said
+  std::string refusal = {};    // why it takes no part in the run of this epoch; empty: it does
   friend bool operator==(const PeerHello&, const PeerHello&) = default;
 };
 

@@ -292,7 +292,9 @@ Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
                              .epoch = from.getEpoch(),
                              .exchange = from.getExchange(),
                              .begun = from.getBegun(),
-                             .support = read_support(from)};
+                             .support = read_support(from),
+                             .elements = from.getElements(),
+                             .refusal = text(from.getRefusal())};
 }
 
 Result<protocol::RosterAsk> read(schema::RosterAsk::Reader from) {

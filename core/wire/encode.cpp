@@ -264,6 +264,8 @@ void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
   to.setExchange(hello.exchange);
   to.setBegun(hello.begun);
   write_support(to, hello.support);
+  to.setElements(hello.elements);
+  if (!hello.refusal.empty()) to.setRefusal(text(hello.refusal));
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {

@@ -14,6 +14,7 @@ namespace starling::wire {
 inline constexpr std::size_t kHeaderBytesMax = 64 * 1024;
 inline constexpr std::size_t kNameBytesMax = update::kNameBytesMax;  // names, codes, commands
 inline constexpr std::size_t kSentenceBytesMax = 1024;               // what is written for people
+inline constexpr std::size_t kRefusalBytesMax = 512;                 // of a greeting
 inline constexpr std::size_t kSettingsMax = 256;
 inline constexpr std::size_t kSettingKeyBytesMax = 128;
 inline constexpr std::size_t kSettingValueBytesMax = 16 * 1024;

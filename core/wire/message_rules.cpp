@@ -293,7 +293,8 @@ Result<void> check(const protocol::OperatorReply& reply) {
 Result<void> check(const protocol::PeerHello& hello) {
   STARLING_TRY(expect(hello.version_min >= 1 && hello.version_min <= hello.version_max,
                       "the versions are not a range"));
-  return check_name("the software's name", hello.software);
+  STARLING_TRY(check_name("the software's name", hello.software));
+  return check_text("the refusal", hello.refusal, kRefusalBytesMax);
 }
 
 Result<void> check(const protocol::RosterAsk& ask) {

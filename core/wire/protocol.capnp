@@ -142,6 +142,8 @@ struct PeerHello {
   minority @6 :Bool;
   quorumSeconds @7 :UInt16;
   backed @8 :UInt64;
+  elements @9 :UInt64;
+  refusal @10 :Text;
 }
 
 struct RosterAsk {

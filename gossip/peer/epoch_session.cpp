@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "core/base/counted.h"
+#include "core/base/list_some.h"
+#include "core/base/nearest_name.h"
 #include "gossip/peer/held_roster.h"
 #include "gossip/peer/usual_distance.h"
 
@@ -75,6 +77,8 @@ void EpochSession::handle(EarlierHello& earlier) {
     if (silent_.contains(earlier.member)) return;
     hello.epoch = epoch_;
     hello.begun = false;
+    hello.elements = 0;
+    hello.refusal.clear();
   }
   handle(peer::LinkUp{earlier.member, hello});
 }
@@ -84,8 +88,64 @@ void EpochSession::handle(const peer::LinkUp& up) {
   if (const auto unsent = unsent_.extract(up.member)) {
     outcome_.actions.push_back(peer::Send{up.member, unsent.mapped()});
   }
+  if (!takes_part(up.member, up.hello)) return set_apart(up.member, up.hello);
+  if (apart_.erase(up.member) > 0) {
+    training_->reach(up.member, members_->state(up.member) != protocol::SwimNews::State::kDead);
+  }
   copies_.greeted(up.member, up.hello, training_->progress().exchange);
   training_->take_hello(up.member, up.hello);
+}
+
+// Peers of earlier versions say no size, as do those that have no run yet.
+bool EpochSession::takes_part(Member member, const PeerHello& hello) {
+  const std::uint64_t own = run_.initial.size();
+  if (hello.elements != 0 && hello.elements != own) {
+    other_sizes_[member] = hello.elements;
+    return false;
+  }
+  if (!hello.refusal.empty()) return false;
+  is_alike_ = is_alike_ || hello.elements == own;
+  return true;
+}
+
+// It was met, so that it is not waited for as one that is still starting, and is gone.
+void EpochSession::set_apart(Member member, const PeerHello& hello) {
+  apart_.insert(member);
+  training_->take_hello(member, {.epoch = epoch_, .begun = true, .support = hello.support});
+  training_->link_lost(member);
+  training_->reach(member, false);
+  if (named_.insert(member).second) {
+    const std::string why =
+        hello.refusal.empty()
+            ? fmt::format(
+                  "its model has {}, and this device's {}: their data differ in columns or "
+                  "classes, or their trainers in the model",
+                  counted(hello.elements, "value"), run_.initial.size())
+            : printable(hello.refusal, kRefusalBytes);
+    say(LogLevel::kWarning, fmt::format("{} takes no part in this run, and is not waited for: {}",
+                                        names_[member], why));
+  }
+  if (hello.elements != 0) refuse_if_alone(hello.elements);
+}
+
+// A single neighbour's word, or that of a minority, does not end the run here.
+void EpochSession::refuse_if_alone(std::uint64_t size_of_others) {
+  const std::vector<Member> neighbours = training_->neighbours();
+  std::vector<Member> others = neighbours;
+  std::erase_if(others, [&](Member member) {
+    const auto said = other_sizes_.find(member);
+    return said == other_sizes_.end() || said->second != size_of_others;
+  });
+  if (is_alike_ || others.size() < 2 || 2 * others.size() <= neighbours.size()) return;
+  failed(rejected(
+      "model-differs",
+      fmt::format("this device's model has {}, and that of {} has {}: {}",
+                  counted(run_.initial.size(), "value"),
+                  list_some(others, 5, [this](Member member) { return names_[member]; }),
+                  size_of_others,
+                  is_external() ? "its trainer makes another model than theirs"
+                                : "its rows have another number of columns, or its labels of "
+                                  "classes, than theirs")));
 }
 
 void EpochSession::heard(Member member) {
@@ -254,7 +314,7 @@ void EpochSession::put_off(Ask& ask) {
 // --- what the protocol asks for ------------------------------------------------------------------
 
 void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
-  if (links_changed_) return;
+  if (links_changed_ || apart_.contains(to)) return;
   transfer.epoch = epoch_;
   // The protocol sends again what is lost for want of a link.
   if (!up_.contains(to)) outcome_.actions.push_back(peer::Reach{to});
@@ -386,7 +446,8 @@ void EpochSession::perform(const std::vector<membership::Action>& actions) {
         outcome_.actions.push_back(peer::Reach{send->to});
       }
     } else if (const auto* changed = std::get_if<membership::Changed>(&action)) {
-      const bool reachable = changed->state != protocol::SwimNews::State::kDead;
+      const bool reachable =
+          changed->state != protocol::SwimNews::State::kDead && !apart_.contains(changed->member);
       say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
                                         reachable ? "reachable" : "not reachable"));
       training_->reach(changed->member, reachable);
@@ -439,7 +500,8 @@ PeerHello EpochSession::greeting() const {
   return {.epoch = epoch_,
           .exchange = training_->progress().exchange,
           .begun = true,
-          .support = training_->support()};
+          .support = training_->support(),
+          .elements = run_.initial.size()};
 }
 
 }  // namespace starling::gossip

@@ -27,6 +27,9 @@ namespace starling::gossip {
 // With whom there is a link, and what they said last.
 using UpLinks = std::map<Member, protocol::PeerHello>;
 
+// Of the sentence in which a peer says why it takes no part.
+inline constexpr std::size_t kRefusalBytes = 400;
+
 // The settings that do not change with the members.
 Settings lasting_settings(Settings settings);
 
@@ -140,6 +143,9 @@ class EpochSession final : private ProtocolHost {
 
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
+  bool takes_part(Member member, const protocol::PeerHello& hello);
+  void set_apart(Member member, const protocol::PeerHello& hello);
+  void refuse_if_alone(std::uint64_t size_of_others);
   void perform(const std::vector<membership::Action>& actions);
   void take_columns(Member from, const protocol::ModelColumns& columns,
                     const TransferFlow::Whole& whole);
@@ -164,6 +170,10 @@ class EpochSession final : private ProtocolHost {
   TimePoint now_;
   Outcome outcome_;
   std::set<Member> silent_;  // were absent when it began, and were not heard since
+  std::set<Member> apart_;   // are there, and take no part in this run
+  std::set<Member> named_;   // of them, in the log
+  std::map<Member, std::uint64_t> other_sizes_;  // of models that others said
+  bool is_alike_ = false;                        // a member's model was as large as this one
   std::unique_ptr<TrainingProtocol> training_;
   std::unique_ptr<membership::SwimMachine> members_;
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/counted.h"
+#include "core/base/nearest_name.h"
 #include "gossip/peer/held_roster.h"
 
 namespace starling::gossip {
@@ -67,7 +68,7 @@ void PeerMachine::handle(peer::RosterReceived& came) {
 void PeerMachine::handle(peer::LinksRenewed& renewed) {
   up_ = {renewed.up.begin(), renewed.up.end()};
   // Neighbours without a link to the issuer hear of it here.
-  for (const auto& [member, theirs] : up_) act(peer::Send{member, hello()});
+  greet_all();
   switch (std::exchange(renewal_, Renewal::kDone)) {
     case Renewal::kDone:
     case Renewal::kNobody:
@@ -436,6 +437,8 @@ void PeerMachine::fail(const Error& error) {
   former_.reset();
   end_session();
   send_report();
+  if (switching_) return;
+  greet_all();  // nobody need wait for it
 }
 
 void PeerMachine::keep_checkpoint(bool model_too) {
@@ -464,7 +467,12 @@ PeerHello PeerMachine::hello() const {
   PeerHello hello = is_current ? session_->greeting() : PeerHello{};
   hello.software = options_.software;
   if (roster_) hello.epoch = roster_->epoch;
+  if (failure_ && !switching_) hello.refusal = printable(failure_->message(), kRefusalBytes);
   return hello;
+}
+
+void PeerMachine::greet_all() {
+  for (const auto& [member, theirs] : up_) act(peer::Send{member, hello()});
 }
 
 void PeerMachine::keep_links() {

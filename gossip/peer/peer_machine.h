@@ -128,6 +128,7 @@ class PeerMachine {
   void keep_checkpoint(bool model_too);
   void keep_latest(bool model_too);
   std::string problem() const;
+  void greet_all();
   void keep_links();
   void send_report();
   void finish_closing();

@@ -2,6 +2,7 @@
 // What a peer decides, event by event, without a network.
 #include "gossip/peer/peer_machine.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -563,6 +564,90 @@ TEST(PeerMachine, ARunThatFailsStaysFailedForItsEpoch) {
   EXPECT_FALSE(peer.machine.failure());
   EXPECT_EQ(peer.state(), "training");
   EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
+TEST(PeerMachine, ItSaysWhyItTakesNoPart) {
+  MachineBench peer;
+  peer.prepares = false;
+  peer.links = {{1, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  peer.feed(peer::Prepared{1, rejected("no-data", "there is no data")});
+  ASSERT_THAT(peer.sent<PeerHello>(1), SizeIs(1));
+  EXPECT_EQ(peer.sent<PeerHello>(1)[0].refusal, "there is no data");
+  EXPECT_EQ(peer.machine.hello().refusal, "there is no data") << "on links to come";
+  peer.clear();
+  peer.give(peer.world.roster(2));
+  for (const PeerHello& hello : peer.sent<PeerHello>(1)) EXPECT_EQ(hello.refusal, "");
+}
+
+// Feeds the greeting of a neighbour whose model has so many values more than the peer's.
+void greet(MachineBench& peer, protocol::Member from, int more, std::string refusal = {}) {
+  PeerHello hello = peer.hello_of(0);
+  hello.elements = peer.world.experiment.parameters() + static_cast<std::uint64_t>(more);
+  hello.refusal = std::move(refusal);
+  peer.feed(peer::LinkUp{from, hello});
+}
+
+TEST(PeerMachine, ANeighbourThatTakesNoPartIsNamedAndNotWaitedFor) {
+  for (const auto& [more, refusal] : {std::pair(5, ""), {0, "there is no data"}}) {
+    SCOPED_TRACE(refusal);
+    MachineBench peer;
+    peer.give(peer.world.roster(1));
+    EXPECT_EQ(peer.machine.hello().elements, peer.world.experiment.parameters());
+    greet(peer, 1, 0);
+    greet(peer, 2, more, refusal);
+    const std::string name = peer.world.peers[2]->name;
+    EXPECT_TRUE(peer.said(name + " takes no part in this run, and is not waited for: "));
+    EXPECT_EQ(peer.said(": their data differ in columns"), more > 0);
+    EXPECT_EQ(peer.said("for: there is no data"), more == 0);
+    peer.clear();
+    greet(peer, 2, more, refusal);
+    EXPECT_THAT(peer.of<peer::Say>(), IsEmpty()) << "once";
+    peer.compute();
+    peer.hear_model(1, 0);
+    for (int i = 0; i < 4; ++i) peer.tick(500ms);
+    while (!peer.computations.empty() && peer.trainings < 2) peer.compute();
+    EXPECT_EQ(peer.trainings, 2);
+    // It is a neighbour again once it is mended.
+    greet(peer, 2, 0);
+    EXPECT_EQ(peer.machine.session()->training().progress().expected, 2U);
+    EXPECT_FALSE(peer.machine.failure());
+  }
+}
+
+TEST(PeerMachine, WhoseModelDiffersFromThatOfAllNeighboursRefuses) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member member : {1, 2}) {  // before they have begun
+    peer.feed(peer::LinkUp{member, peer.hello_of(0, false)});
+  }
+  greet(peer, 1, 5);
+  EXPECT_FALSE(peer.machine.failure()) << "one neighbour's word";
+  peer.clear();
+  greet(peer, 2, 5);
+  ASSERT_TRUE(peer.machine.failure());
+  const std::size_t size = peer.world.experiment.parameters();
+  EXPECT_THAT(
+      peer.machine.failure()->message(),
+      HasSubstr(fmt::format("this device's model has {} values, and that of {}, {} has {}", size,
+                            peer.world.peers[1]->name, peer.world.peers[2]->name, size + 5)));
+  EXPECT_EQ(peer.state(), "refused");
+  ASSERT_THAT(peer.sent<PeerHello>(1), SizeIs(1));
+  EXPECT_THAT(peer.sent<PeerHello>(1)[0].refusal, StartsWith("this device's model"));
+}
+
+TEST(PeerMachine, ItRefusesNotWhereANeighbourHasTheSameModel) {
+  MachineBench peer(testing::small_network("complete", 6));
+  peer.give(peer.world.roster(1));
+  greet(peer, 1, 0);
+  for (const protocol::Member other : {2U, 3U, 4U, 5U}) greet(peer, other, 5);
+  EXPECT_FALSE(peer.machine.failure());
+  MachineBench divided(testing::small_network("complete", 6));
+  divided.give(divided.world.roster(1));
+  for (const protocol::Member other : {1U, 2U}) greet(divided, other, 5);
+  for (const protocol::Member other : {3U, 4U}) greet(divided, other, 6);
+  EXPECT_FALSE(divided.machine.failure()) << "no size is that of most";
 }
 
 // --- others -------------------------------------------------------------------------------------

@@ -157,6 +157,7 @@ class PeerWorld {
       on_transfer;
   // The same of an all-reduce's notes; false: it is not sent.
   std::function<bool(std::size_t from, protocol::ReduceNote&)> on_reduce_note;
+  std::set<std::size_t> may_refuse;  // whose run may not go on
   // Where set: may change what a peer says of itself when a link is made, and later.
   std::function<void(std::size_t from, protocol::PeerHello&)> on_greeting;
 

@@ -350,6 +350,28 @@ TEST(PeerWorlds, WhoCannotBeDialledIsNamed) {
   }
 }
 
+// As where its file has texts as labels.
+TEST(PeerWorlds, WhoRefusesIsNotWaitedFor) {
+  for (const char* algorithm : {"dpsgd", "sgp", "ad-psgd", "all-reduce", "all-reduce:group=2"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network("ring", 6, algorithm), 1);
+    world.options.own_classes = true;
+    world.may_refuse = {5};
+    world.start(5);
+    world.options.own_classes = false;
+    for (std::size_t i = 0; i < 5; ++i) world.start(i);
+    world.publish(world.roster(1));
+    const auto have_begun = [&] {
+      return std::ranges::all_of(std::views::iota(0, 5), [&](int i) {
+        return world.peers[static_cast<std::size_t>(i)]->shell().report().step >= 5;
+      });
+    };
+    world.run_until(have_begun, 20s, "the others have begun");
+    EXPECT_EQ(world.peers[5]->shell().report().state, "refused");
+    EXPECT_THAT(world.said(0), ::testing::Contains(HasSubstr("has texts as labels")));
+  }
+}
+
 TEST(PeerWorlds, AStoppedRunEndsEverywhere) {
   PeerWorld world(testing::small_network_of_steps(1000, "ring", 4), 1);
   world.start_all();

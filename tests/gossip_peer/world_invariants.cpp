@@ -317,7 +317,8 @@ void WorldInvariants::said(std::size_t index, std::string_view line) {
     if (session != nullptr) process.copied_in = session->epoch();
   }
   process.may_go_elsewhere |= copies || says(line, " instead of ");
-  if (says(line, "the run cannot go on")) fail(fmt::format("{}: {}", name(index), line));
+  if (says(line, "the run cannot go on") && !world_.may_refuse.contains(index))
+    fail(fmt::format("{}: {}", name(index), line));
   if (says(line, "nobody gave a model") && calm_since_ && process.copying_since &&
       *process.copying_since >= *calm_since_ + kModelsCome) {
     fail(

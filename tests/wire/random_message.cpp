@@ -157,7 +157,15 @@ protocol::Support support(Rng& rng) {
 protocol::PeerHello peer_hello(Rng& rng) {
   const auto min = static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF));
   const auto max = static_cast<std::uint16_t>(random_number(rng, min, 0xFFFF));
-  return {min, max, name(rng), any_number(rng), any_number(rng), rng.below(2) == 1, support(rng)};
+  return {min,
+          max,
+          name(rng),
+          any_number(rng),
+          any_number(rng),
+          rng.below(2) == 1,
+          support(rng),
+          any_number(rng),
+          random_text(rng, wire::kRefusalBytesMax)};
 }
 
 protocol::RosterPart roster_part(Rng& rng) {
