@@ -584,9 +584,15 @@ protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   if (roster_ && roster_->stopped()) report.state = "ended";
   if (!session_) {
     counts_.add_to(report, nullptr);
-    if (ended_ && ended_->is_of_run(*roster_)) {
+    const bool is_of_run = ended_ && ended_->is_of_run(*roster_);
+    if (is_of_run || (ended_ && roster_->stopped())) {
       report.exchange = ended_->progress.exchange;
       report.step = ended_->progress.step;
+    }
+    // A roster that stops one network also ends another that was signed elsewhere.
+    if (ended_ && roster_->stopped() && !is_of_run && report.problem.empty()) {
+      report.problem =
+          fmt::format("it ended in step {} of run {}", ended_->progress.step, ended_->run_name);
     }
     return report;
   }

@@ -237,6 +237,21 @@ TEST(PeerMachine, AStoppedRunKeepsItsModelAndSaysHowFarItCame) {
   EXPECT_EQ(peer.state(), "ended");
 }
 
+// As where it holds a roster that was signed by hand, and its coordinator stops another network.
+TEST(PeerMachine, SaysWhereItEndedThoughTheRosterStopsAnotherRun) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1, {}, 24h, "other"));
+  peer.compute();
+  for (const protocol::Member member : {1, 2}) peer.hear_model(member, 0);
+  peer.compute();
+  peer.give(peer.world.stopped_roster(2));
+  while (!peer.computations.empty()) peer.compute();
+  const protocol::PeerReport report = peer.machine.report(peer.now, peer.wall);
+  EXPECT_EQ(report.state, "ended");
+  EXPECT_EQ(report.step, 1U);
+  EXPECT_EQ(report.problem, "it ended in step 1 of run other");
+}
+
 // --- expiry and clocks --------------------------------------------------------------------------
 
 TEST(PeerMachine, AnExpiredRosterSilencesUntilALaterOneComes) {
