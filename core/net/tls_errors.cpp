@@ -101,7 +101,9 @@ int verify_error_for(const Error& refusal) {
   if (code == "wrong-role") return X509_V_ERR_INVALID_PURPOSE;
   if (code == "wrong-address") return X509_V_ERR_HOSTNAME_MISMATCH;
   // One without an alert of its own becomes certificate_unknown.
-  if (code == "wrong-federation" || code == "wrong-name") return X509_V_ERR_SUBJECT_ISSUER_MISMATCH;
+  const bool is_other_name =
+      code == "wrong-federation" || code == "wrong-name" || code == "not-a-member";
+  if (is_other_name) return X509_V_ERR_SUBJECT_ISSUER_MISMATCH;
   return X509_V_ERR_CERT_REJECTED;
 }
 

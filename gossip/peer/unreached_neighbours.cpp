@@ -7,7 +7,9 @@ namespace starling::gossip {
 
 void UnreachedNeighbours::failed(protocol::Member neighbour, const Error& why, TimePoint now) {
   if (why.code() != "cannot-dial" && why.code() != "shut-out") return;
-  neighbours_.try_emplace(neighbour, Neighbour{now, why}).first->second.why = why;
+  Error& known = neighbours_.try_emplace(neighbour, Neighbour{now, why}).first->second.why;
+  // The goodbye of a link that ends says more than the TLS alerts of the dials that follow.
+  if (known.code() != "shut-out" || why.code() != "shut-out") known = why;
 }
 
 std::vector<std::string> UnreachedNeighbours::lines(TimePoint now) {

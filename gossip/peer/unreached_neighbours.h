@@ -19,7 +19,7 @@ class UnreachedNeighbours {
   static constexpr Duration kStartMax = std::chrono::seconds(5);
 
   // The link with a neighbour is down. Counts "cannot-dial" and "shut-out" (shut_out.h) only, of
-  // which the latest is what is named.
+  // which the latest is what is named, and the first of several "shut-out".
   void failed(protocol::Member neighbour, const Error& why, TimePoint now);
   void reached(protocol::Member member) { neighbours_.erase(member); }
   void forget_all() { neighbours_.clear(); }

@@ -30,6 +30,13 @@ TEST(UnreachedNeighbours, AreNamedOnceTheyHadTheTimeToStart) {
   EXPECT_EQ(unreached.problem_beside("", false), "refused");
 }
 
+TEST(UnreachedNeighbours, WhatAGoodbyeSaidOutlivesTheAlertsThatFollow) {
+  UnreachedNeighbours unreached;
+  unreached.failed(1, shut_out("not in the roster"), kStart);
+  unreached.failed(1, shut_out("a certificate of another name"), kStart + 1s);
+  EXPECT_THAT(unreached.lines(kLater), ElementsAre("not in the roster"));
+}
+
 TEST(UnreachedNeighbours, AreForgottenOnceThereIsALink) {
   UnreachedNeighbours unreached;
   for (const protocol::Member member : {1, 2}) {

@@ -155,6 +155,16 @@ TEST_F(RefusalTest, WrongFederation) {
             (Reasons{"wrong-federation", "refused-wrong-federation"}));
 }
 
+TEST_F(RefusalTest, NotAMember) {
+  PeerPolicy members = client_policy();
+  members.admit = [](const identity::Identity&, const Sha256Digest&) -> Result<void> {
+    return rejected("not-a-member", "it is not in the roster");
+  };
+  listen_for({{.protocol = Protocol::kSession, .client = members}});
+  EXPECT_EQ(reasons_for(device()), (Reasons{"not-a-member", "refused-wrong-federation"}))
+      << "nothing is wrong with its certificate";
+}
+
 TEST_F(RefusalTest, WrongAddress) {
   coordinator = *authority.issue_credentials(
       {.role = Role::kCoordinator, .name = "hub", .addresses = {"10.0.0.1"}}, kNow);
