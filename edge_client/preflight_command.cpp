@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 
 #include "core/base/counted.h"
+#include "core/base/disk.h"
 #include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
 #include "core/base/word_wrap.h"
@@ -17,6 +19,7 @@
 #include "edge_client/advice.h"
 #include "edge_client/client_data.h"
 #include "edge_client/greeting.h"
+#include "gossip/peer/held_roster.h"
 
 namespace starling::edge_client {
 namespace {
@@ -226,6 +229,26 @@ Check check_clock(const IdentityDirectory& identity, std::optional<WallTime> coo
 }
 
 // Whether peers that dial this device would find it.
+// At which others dial this device, as the roster that it holds says.
+std::optional<identity::HostPort> dialled_address(const PreflightRequest& request,
+                                                  const IdentityDirectory& identity) {
+  SystemDisk disk;
+  const auto held = gossip::load_held_roster(disk, request.state.gossip(), identity);
+  if (!held || !*held) return std::nullopt;
+  const identity::Roster& roster = (*held)->roster();
+  const auto place = roster.find(identity.identity().name);
+  if (!place || roster.members[*place].address.empty()) return std::nullopt;
+  const auto address = identity::parse_host_port(roster.members[*place].address);
+  return address ? std::optional(*address) : std::nullopt;
+}
+
+Check does_not_listen(const identity::HostPort& told) {
+  return failed("listen",
+                fmt::format("peers dial {}, as the roster says, and this device does not listen",
+                            told.text()),
+                fmt::format("say listen = \"0.0.0.0:{}\" under [gossip] in edge.toml", told.port));
+}
+
 Check check_listen(const PreflightRequest& request, const IdentityDirectory& identity,
                    const Clock& clock) {
   const std::string& listen = request.options->gossip.listen;
@@ -250,7 +273,14 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
                   "end what uses it, or say another gossip.listen");
   }
   loop.run_task((*listener)->close());
-  return passed("listen", fmt::format("peers may dial {}", listen));
+  const auto told = dialled_address(request, identity);
+  if (!told || told->port == where->port || where->port == 0) {
+    return passed("listen", fmt::format("peers may dial {}", listen));
+  }
+  return passed("listen",
+                fmt::format("on {}; peers dial {}, as the roster says: unless that port is "
+                            "forwarded to this one, say gossip.listen = \"{}:{}\"",
+                            listen, told->text(), where->host, told->port));
 }
 
 void print_text(const std::vector<Check>& checks, std::size_t columns, std::ostream& out) {
@@ -293,6 +323,8 @@ std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock
   checks.push_back(check_certificate(*identity, clock.wall_now()));
   if (request.options && !request.options->gossip.listen.empty()) {
     checks.push_back(check_listen(request, *identity, clock));
+  } else if (const auto told = dialled_address(request, *identity); request.options && told) {
+    checks.push_back(does_not_listen(*told));
   }
   Reached reached = check_connection(request, *identity, clock);
   checks.push_back(std::move(reached.check));

@@ -10,6 +10,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/base/shell_word.h"
+
 namespace starling::edge_client {
 namespace {
 
@@ -47,7 +49,7 @@ Result<void> write_process(int file) {
 }  // namespace
 
 std::string StateDirectory::command(std::string_view command) const {
-  return fmt::format("starling-edge {} --state {}", command, path.string());
+  return fmt::format("starling-edge {} --state {}", command, shell_word(path.string()));
 }
 
 Result<std::optional<std::filesystem::path>> StateDirectory::find_options_file() const {

@@ -11,6 +11,7 @@
 #include "coordinator/commands/backup_directory.h"
 #include "coordinator/commands/commands.h"
 #include "core/base/escape_controls.h"
+#include "core/base/shell_word.h"
 
 namespace starling::coordinator {
 namespace {
@@ -37,18 +38,19 @@ json::object to_json(const BackupListing& listing, const std::string& directory)
           {"notes", json::array(listing.notes.begin(), listing.notes.end())}};
 }
 
-// Fills in {federation}, {created}, {files}, {bytes}, {directory} and {notes}.
+// Fills in {federation}, {created}, {files}, {bytes}, {directory}, {notes} and {word}, which is the
+// directory as a word of a command.
 std::string describe_listing(std::string_view words, const BackupListing& listing,
                              const std::string& directory) {
   std::string notes;
   for (const std::string& note : listing.notes) {
     notes += fmt::format("note: {}\n", escape_controls(note));
   }
-  return fmt::format(fmt::runtime(words),
-                     fmt::arg("federation", escape_controls(listing.federation)),
-                     fmt::arg("created", listing.created), fmt::arg("files", listing.files.size()),
-                     fmt::arg("bytes", format_byte_count(listing.bytes())),
-                     fmt::arg("directory", directory), fmt::arg("notes", notes));
+  return fmt::format(
+      fmt::runtime(words), fmt::arg("federation", escape_controls(listing.federation)),
+      fmt::arg("created", listing.created), fmt::arg("files", listing.files.size()),
+      fmt::arg("bytes", format_byte_count(listing.bytes())), fmt::arg("directory", directory),
+      fmt::arg("word", shell_word(directory)), fmt::arg("notes", notes));
 }
 
 constexpr std::string_view kBackupMade =
@@ -56,7 +58,7 @@ constexpr std::string_view kBackupMade =
     "It holds the authority's private key: anyone who can read it can admit devices. Keep it as "
     "safe as the coordinator.\n"
     "{notes}"
-    "To go on from it: starling-coordinator restore {directory} --to NEW-DIR\n";
+    "To go on from it: starling-coordinator restore {word} --to NEW-DIR\n";
 
 constexpr std::string_view kRestored =
     "the federation '{federation}' as it was at {created} is in {directory}: {files} files, "
@@ -67,7 +69,7 @@ constexpr std::string_view kRestored =
     "  tokens that had not been used are revoked;\n"
     "  rounds that were committed are run again.\n"
     "{notes}"
-    "Next: starling-coordinator serve {directory}\n";
+    "Next: starling-coordinator serve {word}\n";
 
 Result<int> backup(OperatorClient& client, const BackupFlags& flags, CommandContext& context) {
   STARLING_ASSIGN(BackupReceiver receiver, BackupReceiver::create(flags.to));

@@ -16,6 +16,7 @@
 #include "coordinator/service/state_directory.h"
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
+#include "core/base/escape_controls.h"
 #include "core/identity/certificate_authority.h"
 
 namespace starling::coordinator {
@@ -47,7 +48,11 @@ struct NetFlags {
 
 void note_what_is_simulated(const NetFlags& flags, CommandContext& context) {
   note_simulated_sections(flags.binder, context);
-  if (flags.binder.says("attack")) note_simulated("[attack]", context);
+  for (const std::string section : {"attack", "data"}) {
+    if (flags.binder.says(section)) note_simulated("[" + section + "]", context);
+  }
+  const bool says_nodes = flags.options.topology.nodes != gossip::NetOptions().topology.nodes;
+  if (says_nodes) note_simulated("topology.nodes", context);
   if (flags.options.run.virtual_time > Duration::zero()) note_simulated("virtual-time", context);
 }
 
@@ -121,9 +126,14 @@ int start(NetFlags& flags, CommandContext& context) {
     }
     if (flags.common.format == config::OutputFormat::kJson) {
       context.out << json::serialize(network) << '\n';
-    } else {
-      context.out << describe(network, context);
+      return 0;
     }
+    if (const auto* warnings = network.as_object().if_contains("warnings")) {
+      for (const json::value& warning : warnings->as_array()) {
+        context.err << "warning: " << escape_controls(warning.as_string()) << '\n';
+      }
+    }
+    context.out << describe(network, context);
     return 0;
   });
 }
@@ -173,16 +183,21 @@ Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::SignedR
 
 // A roster of the same name and seed as the one that is there continues its run, with other members
 // or a longer life; any other begins one.
-void name_run(identity::Roster& roster, const identity::SignedRoster* kept, WallTime now) {
+// Whether it continues.
+bool name_run(identity::Roster& roster, const identity::SignedRoster* kept, WallTime now) {
   const auto value = [](const identity::Roster& of, std::string_view key) {
     const auto found = std::ranges::find(of.settings, key, &Settings::value_type::first);
     return found == of.settings.end() ? std::string() : found->second;
   };
   const bool continues = kept != nullptr && kept->roster().run == roster.run &&
                          value(kept->roster(), kSeed) == value(roster, kSeed);
-  if (!continues) return roster.begin_run(now);
+  if (!continues) {
+    roster.begin_run(now);
+    return false;
+  }
   const std::string id = value(kept->roster(), identity::kRunIdKey);
   if (!id.empty()) roster.settings.emplace_back(identity::kRunIdKey, id);
+  return true;
 }
 
 // All that the roster revokes whose place this one takes, and the list, but for what --restore
@@ -206,11 +221,17 @@ Result<std::vector<Sha256Digest>> revoked_keys(const SignFlags& flags,
   return keys;
 }
 
-Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
+struct Signed {
+  identity::SignedRoster roster;
+  std::string of_run;  // what becomes of the run of the roster that it replaces; empty: of none
+};
+
+Result<Signed> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const std::string text, flags.read());
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
-  STARLING_ASSIGN(const std::string list, read_text_file(flags.members, kMembersBytesMax));
-  STARLING_ASSIGN(auto members, parse_members(list, flags.members));
+  const auto list = read_text_file(flags.members, kMembersBytesMax);
+  if (!list) return list.error().as(ErrorCategory::kUsage);
+  STARLING_ASSIGN(auto members, parse_members(*list, flags.members));
   STARLING_TRY(check_network(run.settings, members.size()));
   STARLING_ASSIGN(const Duration lifetime,
                   parse_duration(flags.expires.empty() ? "30d" : flags.expires));
@@ -234,15 +255,29 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
       .settings = std::move(settings),
       .members = std::move(members),
       .revoked = std::move(revoked)};
-  name_run(roster, replaced, now);
-  return identity::SignedRoster::sign(roster, issuer);
+  const bool continues = name_run(roster, replaced, now);
+  STARLING_ASSIGN(auto made, identity::SignedRoster::sign(roster, issuer));
+  std::string of_run;
+  if (continues) {
+    of_run = fmt::format("the run of epoch {} goes on", replaced->roster().epoch);
+  } else if (replaced != nullptr) {
+    of_run = fmt::format(
+        "the run begins anew, as its name or seed is not that of epoch {}: every device begins "
+        "from the initial model",
+        replaced->roster().epoch);
+  }
+  return Signed{std::move(made), std::move(of_run)};
 }
 
 Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
-  STARLING_ASSIGN(const auto made, sign(flags, context.clock));
+  STARLING_ASSIGN(const Signed made, sign(flags, context.clock));
   note_what_is_simulated(flags, context);
-  STARLING_TRY(made.save(flags.to));
-  const identity::Roster& roster = made.roster();
+  STARLING_TRY(made.roster.save(flags.to));
+  const identity::Roster& roster = made.roster.roster();
+  for (const std::string& sentence : network_warnings(roster.settings, roster.members.size())) {
+    context.err << "warning: " << sentence << '\n';
+  }
+  if (!made.of_run.empty()) context.err << "note: " << made.of_run << '\n';
   if (flags.common.format == config::OutputFormat::kJson) {
     context.out << json::serialize(json::object{{"run", roster.run},
                                                 {"epoch", roster.epoch},

@@ -10,6 +10,7 @@
 
 #include "coordinator/commands/commands.h"
 #include "coordinator/service/state_directory.h"
+#include "core/base/shell_word.h"
 
 namespace starling::coordinator {
 namespace {
@@ -28,11 +29,11 @@ std::string describe(const InitFlags& flags, const InitResult& made) {
       "Devices dial {3} (first of: {4}; init --name says otherwise).\n"
       "\n"
       "Next:\n"
-      "  starling-coordinator serve {1}\n"
+      "  starling-coordinator serve {5}\n"
       "and in another terminal, to learn what to type on a device:\n"
-      "  starling-coordinator token new NAME --state {1}\n",
+      "  starling-coordinator token new NAME --state {5}\n",
       made.federation, flags.directory, made.listen, made.names.front(),
-      fmt::join(made.names, ", "));
+      fmt::join(made.names, ", "), shell_word(flags.directory));
 }
 
 int init(const InitFlags& flags, CommandContext& context) {

@@ -82,9 +82,10 @@ Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state
   }
   return not_authorised(
       "connection-identity",
-      fmt::format("no operator's identity in {} ({}); name the coordinator's state "
-                  "directory with --state or STARLING_HOME",
-                  fs::absolute(state).string(), directory.error().message()));
+      fmt::format(
+          "no operator's identity in {}: name the coordinator's state directory, or that of "
+          "an operator who joined, with --state or STARLING_HOME",
+          fs::absolute(state).lexically_normal().string()));
 }
 
 Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& state,

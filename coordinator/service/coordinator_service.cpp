@@ -291,8 +291,11 @@ void CoordinatorService::Impl::make_core() {
                 fallback->run_ended(run);
                 wake_operators();
               },
-          .on_welcomed = [this](SessionId id,
-                                const std::string& client) { gossip->desk().opened(id, client); },
+          .on_welcomed =
+              [this](SessionId id, const std::string& client) {
+                gossip->desk().opened(id, client);
+                gossip->greeted(client);
+              },
           .on_broken = [this](const Error& error) { broke(error); }});
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <span>
 
+#include "coordinator/service/member_fit.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/list_some.h"
+#include "gossip/fallback/fallback_terms.h"
 
 namespace starling::coordinator {
 namespace {
@@ -162,6 +164,7 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                     "nobody has joined; make tokens with 'starling-coordinator token "
                     "new CLIENT --role peer'");
   }
+  STARLING_ASSIGN(LeftOut left_out, remove_unfit(run.settings, nullptr, listed));
   STARLING_TRY(check_network(run.settings, listed.size()));
   Settings settings = settings_for(run.settings, listed.size());
   identity::Roster roster{.federation = federation_,
@@ -173,7 +176,55 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
   STARLING_ASSIGN(roster.revoked, revoked());
   reports_.clear();
   set_problem("");
-  return issue(std::move(roster), lifetime);
+  STARLING_TRY(issue(std::move(roster), lifetime));
+  set_left_out(std::move(left_out));
+  return {};
+}
+
+void GossipIssuer::greeted(const std::string& client) {
+  if (left_out_.names.contains(client)) alarm_.set(parts_.loop.now());
+}
+
+Result<GossipIssuer::LeftOut> GossipIssuer::remove_unfit(
+    const Settings& settings, const identity::Roster* of,
+    std::vector<identity::RosterMember>& members) const {
+  LeftOut left_out;
+  if (gossip::is_fallback(settings)) return left_out;  // its federated run leaves them out
+  const auto kind = model_kind(settings);
+  if (!kind) return left_out;  // check_network says what is wrong
+  STARLING_ASSIGN(auto clients, parts_.store.clients());
+  std::set<std::string_view> names;
+  for (const identity::RosterMember& member : members) names.insert(member.name);
+  std::erase_if(clients, [&](const auto& client) { return !names.contains(client.name); });
+  const auto fit = judge_members(*kind, clients, [of](const std::string& name) {
+    return of == nullptr || of->find(name).has_value();
+  });
+  if (fit.disagreement && of == nullptr) return *fit.disagreement;
+  if (fit.unfit.empty()) return left_out;
+  const std::vector<std::pair<std::string, std::string>> listed(fit.unfit.begin(), fit.unfit.end());
+  for (const auto& [name, why] : listed) left_out.names.insert(name);
+  left_out.line =
+      fmt::format("{} of {} cannot take part in this run ({})", listed.size(),
+                  counted(members.size(), "client"), list_some(listed, 5, [](const auto& entry) {
+                    return fmt::format("{}: {}", entry.first, entry.second);
+                  }));
+  if (listed.size() < members.size()) {
+    std::erase_if(members, [&](const auto& member) { return fit.unfit.contains(member.name); });
+  } else if (of == nullptr) {
+    return rejected("no-members", left_out.line);
+  }
+  return left_out;
+}
+
+void GossipIssuer::set_left_out(LeftOut left_out) {
+  const bool is_news = left_out.line != left_out_.line && !left_out.line.empty();
+  left_out_ = std::move(left_out);
+  if (is_news) parts_.log.warning("gossip network {}: {}", roster()->run, left_out_.line);
+}
+
+std::string GossipIssuer::problem() const {
+  const bool both = !left_out_.line.empty() && !problem_.empty();
+  return left_out_.line + (both ? "; " : "") + problem_;
 }
 
 Result<void> GossipIssuer::stop() {
@@ -186,6 +237,7 @@ Result<void> GossipIssuer::stop() {
   next.settings = identity::stopped_settings();
   STARLING_ASSIGN(next.revoked, revoked());
   set_problem("");
+  set_left_out({});
   return issue(std::move(next), roster()->expires - roster()->issued);
 }
 
@@ -290,6 +342,10 @@ Result<void> GossipIssuer::refresh_now() {
     parts_.log.warning("gossip network {}: nobody is a member any more, so it is stopped",
                        current.run);
     return stop();
+  }
+  if (!current.stopped()) {
+    STARLING_ASSIGN(LeftOut left_out, remove_unfit(current.settings, &current, listed));
+    set_left_out(std::move(left_out));
   }
   const bool changed = listed != current.members;
   if (changed && !current.stopped()) listed = fitting(std::move(listed));

@@ -55,9 +55,9 @@ class GossipIssuer {
   // verified is an error of start() and stop() from then on: its epoch is not known.
   void resume();
 
-  // Begins a run with all admitted clients, in place of an earlier one, whatever the name of that
-  // one was: every device starts from the initial model. "no-members", what check_network and the
-  // disk say.
+  // Begins a run with all admitted clients that can train its model (judge_members), in place of an
+  // earlier one, whatever the name of that one was: every device starts from the initial model.
+  // "no-members", "shapes-differ", what check_network and the disk say.
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
   // "address-taken" where two who would be members are to be dialled at one address.
   [[nodiscard]] Result<void> check_addresses() const;
@@ -73,11 +73,14 @@ class GossipIssuer {
   // kNewcomersEvery has passed since the last change of members; newcomers with which the graph
   // cannot be formed wait until it can. When no member is left, the network is stopped.
   void members_changed() { refresh(); }
+  // A client that was left out may be another one now.
+  void greeted(const std::string& client);
 
   // Null before the first run.
   const identity::Roster* roster() const;
-  // Who waits to be a member, or why the network cannot go on; empty where all is well.
-  const std::string& problem() const { return problem_; }
+  // Who is left out or waits to be a member, or why the network cannot go on; empty where all is
+  // well.
+  std::string problem() const;
   const std::map<std::string, Report>& reports() const { return reports_; }
   issuer::IssuerDesk& desk() { return desk_; }
 
@@ -85,6 +88,15 @@ class GossipIssuer {
   Result<std::vector<identity::RosterMember>> members() const;
   Result<std::map<std::string, std::string>> addresses() const;
   Result<std::vector<Sha256Digest>> revoked() const;
+  struct LeftOut {
+    std::set<std::string> names;
+    std::string line;  // "1 of 4 clients cannot take part in this run (...)"; empty: none is
+  };
+  // Removes who cannot train the run's model, by the shape of the data of all, or, where `of` is
+  // given, of its members; not the last one. "shapes-differ", "no-members" without `of` only.
+  Result<LeftOut> remove_unfit(const Settings& settings, const identity::Roster* of,
+                               std::vector<identity::RosterMember>& members) const;
+  void set_left_out(LeftOut left_out);
   // Signs, keeps, publishes.
   Result<void> issue(identity::Roster roster, Duration lifetime);
   Result<void> refresh_now();
@@ -102,6 +114,7 @@ class GossipIssuer {
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
   std::string problem_;
+  LeftOut left_out_;
   std::optional<TimePoint> changed_at_;  // the members, in this process
   std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later
   std::set<std::string> said_ahead_;  // who got a line for that, under the present epoch

@@ -13,7 +13,9 @@
 #include "core/identity/host_port.h"
 #include "core/identity/identity.h"
 #include "gossip/algorithms/make_algorithm.h"
+#include "gossip/algorithms/robust_fit.h"
 #include "gossip/fallback/fallback_terms.h"
+#include "gossip/training/key_warnings.h"
 #include "gossip/training/peer_graph.h"
 
 namespace starling::coordinator {
@@ -45,7 +47,15 @@ Result<identity::RosterMember> parse_member(const std::string& line) {
   identity::RosterMember member;
   words >> member.name >> key >> member.address >> surplus;
   STARLING_TRY(identity::check_name(member.name, "a member"));
-  STARLING_ASSIGN(member.key, Sha256Digest::parse(key));
+  const auto digest = Sha256Digest::parse(key);
+  if (!digest) {
+    return wrong_setting("members-malformed",
+                         fmt::format("the key, as 'client show' prints it, is {} hexadecimal "
+                                     "digits, and {}",
+                                     2 * Sha256Digest::kBytes,
+                                     key.empty() ? "there is none" : "not " + printable(key, 80)));
+  }
+  member.key = *digest;
   if (!surplus.empty()) {
     return wrong_setting("members-malformed", "there is more than NAME KEY HOST:PORT");
   }
@@ -136,6 +146,22 @@ Result<void> check_network(const Settings& settings, std::size_t members) {
   const auto fits = check_options(options, members);
   if (fits) return {};
   return fits.error().within(fmt::format("{} {}", members, members == 1 ? "member" : "members"));
+}
+
+std::vector<std::string> network_warnings(const Settings& settings, std::size_t members) {
+  const auto options = read_options(settings);
+  if (!options) return {};  // refused elsewhere
+  auto sentences = gossip::warnings_of_keys(*options);
+  const auto graph = gossip::make_peer_graph(*options, static_cast<std::uint32_t>(members));
+  if (!graph || !*graph) return sentences;
+  std::ranges::copy(gossip::robust_warnings(options->robust, **graph),
+                    std::back_inserter(sentences));
+  return sentences;
+}
+
+Result<std::string> model_kind(const Settings& settings) {
+  STARLING_ASSIGN(const gossip::NetOptions options, read_options(settings));
+  return options.model.kind;
 }
 
 Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,

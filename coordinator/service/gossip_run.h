@@ -34,6 +34,11 @@ Settings settings_for(Settings settings, std::size_t members);
 // does not work on it.
 [[nodiscard]] Result<void> check_network(const Settings& settings, std::size_t members);
 
+// What is allowed for so many members and may not do what the operator expects: a sentence each.
+std::vector<std::string> network_warnings(const Settings& settings, std::size_t members);
+// The kind of its model. Fails as check_network for settings of no network.
+[[nodiscard]] Result<std::string> model_kind(const Settings& settings);
+
 // Lines "NAME KEY [HOST:PORT]", '#' begins a comment, no name, key or address twice;
 // "members-malformed" with the line.
 [[nodiscard]] Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,

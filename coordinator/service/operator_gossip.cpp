@@ -98,8 +98,11 @@ Answer OperatorDesk::gossip_start(const OperatorCall& call) {
   }
   STARLING_TRY(parts_.gossip.start(run, lifetime));
   parts_.log.info("{} started the gossip network {}", call.caller, name);
+  const identity::Roster& roster = *parts_.gossip.roster();
   json::object started = to_json(parts_.gossip);
   started["replaced"] = std::move(replaced);
+  const auto warnings = network_warnings(run.settings, roster.members.size());
+  if (!warnings.empty()) started["warnings"] = json::value_from(warnings);
   return answer_json(started);
 }
 

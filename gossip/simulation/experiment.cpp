@@ -17,6 +17,7 @@
 #include "gossip/simulation/attack.h"
 #include "gossip/training/builtin_trainings.h"
 #include "gossip/training/initial_models.h"
+#include "gossip/training/key_warnings.h"
 
 namespace starling::gossip {
 namespace {
@@ -205,7 +206,7 @@ Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets) 
 }
 
 std::vector<std::string> warnings(const NetOptions& options) {
-  std::vector<std::string> sentences;
+  auto sentences = warnings_of_keys(options);
   if (waits_for_nothing(options)) {
     sentences.emplace_back(
         "network.deadline has no effect: no message is lost, no network splits and no node leaves");

@@ -15,8 +15,8 @@
 #include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "gossip/launch/launcher.h"
+#include "gossip/simulation/experiment.h"
 #include "gossip/tool/commands.h"
-#include "gossip/tool/key_warnings.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
 #include "gossip/tool/trainer_flag.h"
@@ -154,7 +154,7 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, trainer, flags.threads, *log));
   }
   STARLING_ASSIGN(const Experiment experiment, prepare(config.net, std::move(trainers)));
-  for (const std::string& sentence : warnings_of_keys(flags.binder, config.net)) {
+  for (const std::string& sentence : warnings(config.net)) {
     context.err << "warning: " << sentence << std::endl;
   }
   const std::string note = evaluation_note(experiment);

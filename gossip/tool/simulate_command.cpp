@@ -18,9 +18,9 @@
 #include "core/study/study.h"
 #include "core/telemetry/interrupt_note.h"
 #include "core/telemetry/progress_log.h"
+#include "gossip/simulation/experiment.h"
 #include "gossip/simulation/run_identity.h"
 #include "gossip/tool/commands.h"
-#include "gossip/tool/key_warnings.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
 #include "gossip/tool/trainer_flag.h"
@@ -158,7 +158,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
 }
 
 Result<void> run_once(const SimulateFlags& flags, CommandContext& context) {
-  for (const std::string& sentence : warnings_of_keys(flags.binder, flags.options)) {
+  for (const std::string& sentence : warnings(flags.options)) {
     context.err << "warning: " << sentence << std::endl;
   }
   STARLING_ASSIGN(const SimulationResult result, run_with_progress(flags, context));
@@ -209,7 +209,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
       },
       .check = [&]() -> Result<void> {
         STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-        for (std::string& sentence : warnings_of_keys(flags.binder, flags.options)) {
+        for (std::string& sentence : warnings(flags.options)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
         return check(flags.options, datasets);

@@ -635,6 +635,8 @@ TEST_F(CommandsTest, InitSaysWhatToDoNext) {
   EXPECT_THAT(err, HasSubstr("is not empty"));
   EXPECT_EQ(run({"init", root + "2"}), 0);
   EXPECT_THAT(out, HasSubstr("starling-coordinator serve " + root + "2\n"));
+  EXPECT_EQ(run({"init", root + " 3"}), 0);
+  EXPECT_THAT(out, HasSubstr("starling-coordinator serve '" + root + " 3'\n"));
 }
 
 TEST_F(CommandsTest, TokensAndClients) {
@@ -805,6 +807,14 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
             "note: [network] is of simulated networks and means nothing to real devices\n"
             "note: virtual-time is of simulated networks and means nothing to real devices\n");
   EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
+  EXPECT_EQ(ask({"gossip", "start", net, "--nodes", "3", "--dataset", "csv:nix.csv",
+                 "--algorithm.ratio", "0.3"}),
+            0);
+  EXPECT_EQ(err,
+            "note: [data] is of simulated networks and means nothing to real devices\n"
+            "note: topology.nodes is of simulated networks and means nothing to real devices\n"
+            "warning: algorithm.ratio has no effect: algorithm.name is dpsgd (it needs choco)\n");
+  EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
   const auto copy = directory.path() / "copy";
   EXPECT_EQ(ask({"backup", "--to", copy.string()}), 0) << err;
   EXPECT_TRUE(std::filesystem::exists(copy / "gossip" / "roster")) << "whose epoch must last";
@@ -922,6 +932,7 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
                                           "--to",   file,   "--expires", "5d"};
   EXPECT_EQ(ask(words), 0) << err;
   EXPECT_THAT(out, HasSubstr("epoch 1 of job with 2 members"));
+  EXPECT_EQ(err, "");
   const auto owner = load_operator_identity(federation.state().root());
   const auto run_identity = [&] {
     return identity::SignedRoster::load(file, owner->credentials().authorities, "test")
@@ -946,9 +957,16 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
   EXPECT_THAT(out, HasSubstr("epoch 9 of job"));
+  EXPECT_EQ(err, "note: the run of epoch 2 goes on\n");
   EXPECT_EQ(run_identity(), run);
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--seed", "7"}), 0);
   EXPECT_NE(run_identity(), run) << "another seed is another run";
+  EXPECT_THAT(err, StartsWith("note: the run begins anew, as its name or seed is not that of epoch "
+                              "9: every device "));
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--seed", "7",
+                 "--topology", "complete", "--robust", "clip", "--robust.bad", "1"}),
+            0);
+  EXPECT_THAT(err, HasSubstr("warning: robust.rule = clip")) << "as gossip simulate says it";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "366d"}),
             2);
   EXPECT_THAT(err, HasSubstr("365 days"));
@@ -991,7 +1009,13 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));
   std::ofstream(members) << "cam-1\n";
   EXPECT_EQ(ask(words), 2);
-  EXPECT_THAT(err, HasSubstr("members:1"));
+  EXPECT_THAT(err, HasSubstr("members:1: the key, as 'client show' prints it, is 64 hexadecimal "
+                             "digits, and there is none"));
+  std::ofstream(members) << "cam-1 123\n";
+  EXPECT_EQ(ask(words), 2);
+  EXPECT_THAT(err, HasSubstr("digits, and not 123"));
+  std::filesystem::remove(members);
+  EXPECT_EQ(ask(words), 2) << "as without NET.toml";
 }
 
 // A lost operator's key signs nothing.

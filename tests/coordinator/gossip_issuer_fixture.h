@@ -72,6 +72,12 @@ class GossipIssuerFixture : public ::testing::Test {
         to_string(token.id), sha256(as_bytes(name + to_string(token.id))), clock.wall, issue));
     issuer->members_changed();
   }
+  // What it says of its data as it connects.
+  void announce(const std::string& name, std::vector<std::uint32_t> input, std::uint32_t classes) {
+    const store::Greeting greeting{
+        .abilities = {"model-softmax-regression"}, .input = std::move(input), .classes = classes};
+    ASSERT_TRUE(store->record_seen(name, clock.wall, greeting));
+  }
   void revoke(const std::string& name) {
     ASSERT_TRUE(store->revoke_client(name, clock.wall));
     issuer->members_changed();

@@ -17,6 +17,14 @@ using std::chrono::minutes;
 using ::testing::HasSubstr;
 using GossipIssuerTest = GossipIssuerFixture;
 
+net::Async<void> wait_for_epoch(net::EventLoop& loop, const GossipIssuer& issuer,
+                                std::uint64_t epoch) {
+  while (issuer.roster()->epoch < epoch) {
+    const TimePoint next = loop.now() + std::chrono::milliseconds(1);
+    co_await net::sleep_until(loop, next);
+  }
+}
+
 TEST_F(GossipIssuerTest, TheMembersAreThoseWhoWereAdmitted) {
   join("cam-2", store::Role::kDevice);
   join("cam-1", store::Role::kPeer, {"10.0.0.1:7000"});
@@ -69,6 +77,56 @@ TEST_F(GossipIssuerTest, TwoMembersWithOneAddressAreNamed) {
   EXPECT_TRUE(issuer->check_addresses());
 }
 
+TEST_F(GossipIssuerTest, ADeviceWithDataOfAnotherShapeIsLeftOutAndNamed) {
+  for (const char* name : {"p1", "p2", "p3", "p4"}) join(name, store::Role::kPeer);
+  for (const char* name : {"p1", "p2", "p4"}) announce(name, {4}, 3);
+  announce("p3", {3}, 3);
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(names(), "p1 p2 p4 ");
+  EXPECT_EQ(issuer->problem(),
+            "1 of 4 clients cannot take part in this run (p3: its rows have another shape)");
+  EXPECT_EQ(log.warnings, (std::vector<std::string>{"gossip network faces: " + issuer->problem()}));
+  join("p5", store::Role::kPeer);
+  join("p6", store::Role::kPeer);
+  EXPECT_EQ(names(), "p1 p2 p4 p5 p6 ") << "they may be alike";
+  announce("p5", {4}, 2);
+  announce("p6", {4}, 4);
+  issuer->members_changed();
+  EXPECT_EQ(names(), "p1 p2 p4 ");
+  EXPECT_EQ(issuer->problem(),
+            "3 of 6 clients cannot take part in this run (p3: its rows have another shape, p5: it "
+            "has fewer classes, p6: it has more classes)");
+  // Mended, and connected again.
+  announce("p3", {4}, 3);
+  clock.time += GossipIssuer::kNewcomersEvery;
+  issuer->greeted("p3");
+  loop.run_task(wait_for_epoch(loop, *issuer, epoch() + 1));
+  EXPECT_EQ(names(), "p1 p2 p3 p4 ");
+}
+
+TEST_F(GossipIssuerTest, NewcomersDoNotChangeTheShapeOfARun) {
+  join("p1", store::Role::kPeer);
+  announce("p1", {4}, 3);
+  ASSERT_EQ(start(), "started");
+  for (const char* name : {"p2", "p3"}) {
+    join(name, store::Role::kPeer);
+    announce(name, {5}, 3);
+  }
+  issuer->members_changed();
+  EXPECT_EQ(names(), "p1 ");
+}
+
+TEST_F(GossipIssuerTest, ARunOfWhichNoShapeIsThatOfMostIsRefused) {
+  for (const char* name : {"p1", "p2"}) join(name, store::Role::kPeer);
+  announce("p1", {4}, 3);
+  announce("p2", {1, 28, 28}, 10);
+  EXPECT_EQ(start(), "shapes-differ");
+  const auto run = parse_gossip_run("faces", "[topology]\nspec = \"ring\"\n", "NET.toml");
+  EXPECT_THAT(issuer->start(*run, minutes(10)).error().message(),
+              HasSubstr("[1, 28, 28], 10 classes (p2), [4], 3 classes (p1)"));
+  EXPECT_EQ(start("[model]\nkind = \"external\"\n"), "no-members") << "none has a trainer";
+}
+
 TEST_F(GossipIssuerTest, WhoComesOrGoesBeginsAnEpoch) {
   join("cam-1", store::Role::kPeer);
   join("cam-2", store::Role::kPeer);
@@ -86,14 +144,6 @@ TEST_F(GossipIssuerTest, WhoComesOrGoesBeginsAnEpoch) {
   EXPECT_EQ(names(), "cam-2 cam-3 ");
   issuer->members_changed();
   EXPECT_EQ(epoch(), 3U) << "nothing has changed";
-}
-
-net::Async<void> wait_for_epoch(net::EventLoop& loop, const GossipIssuer& issuer,
-                                std::uint64_t epoch) {
-  while (issuer.roster()->epoch < epoch) {
-    const TimePoint next = loop.now() + std::chrono::milliseconds(1);
-    co_await net::sleep_until(loop, next);
-  }
 }
 
 TEST_F(GossipIssuerTest, NewcomersShareAnEpochAndARevocationWaitsForNobody) {

@@ -11,6 +11,7 @@
 #include "edge_client/preflight_command.h"
 #include "edge_client/status_command.h"
 #include "edge_client/status_file.h"
+#include "gossip/peer/held_roster.h"
 #include "tests/client/fake_trainer.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
@@ -154,6 +155,36 @@ TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
     EXPECT_EQ(result.exit_code, code) << result.text;
     EXPECT_THAT(result.text, HasSubstr(finding));
   }
+}
+
+TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
+  const auto self = *identity::IdentityDirectory::load(state_.identity());
+  const identity::Roster roster{
+      .federation = "kitchen",
+      .run = "faces",
+      .epoch = 1,
+      .issued = kNow,
+      .expires = kNow + hours(1),
+      .members = {{.name = "cam-7",
+                   .key = self.credentials().certificate.public_key_digest(),
+                   .address = "127.0.0.1:29502"}}};
+  SystemDisk disk;
+  ASSERT_TRUE(gossip::hold_roster(
+      disk, state_.gossip(),
+      *identity::SignedRoster::sign(roster, coordinator_.federation.coordinator)));
+  const auto checked = [this](const std::string& listen) {
+    options_.gossip.listen = listen;
+    auto printed = preflight_beside();
+    play_greeting();
+    return printed.get();
+  };
+  EXPECT_THAT(checked("127.0.0.1:" + std::to_string(testing::free_port())).text,
+              HasSubstr("peers dial 127.0.0.1:29502, as the roster says: unless that port is "
+                        "forwarded to this one, say gossip.listen = \"127.0.0.1:29502\""));
+  const Printed deaf = checked("");
+  EXPECT_EQ(deaf.exit_code, 1);
+  EXPECT_THAT(deaf.text, HasSubstr("this device does not listen"));
+  EXPECT_THAT(deaf.text, HasSubstr("say listen = \"0.0.0.0:29502\" under [gossip]"));
 }
 
 TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {

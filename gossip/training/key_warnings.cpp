@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/tool/key_warnings.h"
+#include "gossip/training/key_warnings.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 
 #include "core/config/needs.h"
 #include "core/data/load.h"
-#include "gossip/simulation/experiment.h"
 
 namespace starling::gossip {
 namespace {
@@ -83,12 +82,12 @@ bool holds_out_for_nothing(const NetOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> warnings_of_keys(const config::Binder& binder, const NetOptions& options) {
-  const Settings settings = binder.settings();
+std::vector<std::string> warnings_of_keys(const NetOptions& options) {
+  const Settings settings = options.settings();
   const Settings defaults = NetOptions().settings();
   auto sentences = config::unmet_needs(needs_of_network(), settings, defaults);
   for (auto&& more : {config::unread_keys(readers_of_network(options), settings, defaults),
-                      without_use(options, settings, defaults), warnings(options)}) {
+                      without_use(options, settings, defaults)}) {
     std::ranges::copy(more, std::back_inserter(sentences));
   }
   if (holds_out_for_nothing(options)) {
