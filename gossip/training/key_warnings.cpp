@@ -8,6 +8,7 @@
 
 #include "core/config/needs.h"
 #include "core/data/load.h"
+#include "gossip/algorithms/make_algorithm.h"
 
 namespace starling::gossip {
 namespace {

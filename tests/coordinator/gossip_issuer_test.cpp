@@ -104,18 +104,6 @@ TEST_F(GossipIssuerTest, ADeviceWithDataOfAnotherShapeIsLeftOutAndNamed) {
   EXPECT_EQ(names(), "p1 p2 p3 p4 ");
 }
 
-TEST_F(GossipIssuerTest, NewcomersDoNotChangeTheShapeOfARun) {
-  join("p1", store::Role::kPeer);
-  announce("p1", {4}, 3);
-  ASSERT_EQ(start(), "started");
-  for (const char* name : {"p2", "p3"}) {
-    join(name, store::Role::kPeer);
-    announce(name, {5}, 3);
-  }
-  issuer->members_changed();
-  EXPECT_EQ(names(), "p1 ");
-}
-
 TEST_F(GossipIssuerTest, ARunOfWhichNoShapeIsThatOfMostIsRefused) {
   for (const char* name : {"p1", "p2"}) join(name, store::Role::kPeer);
   announce("p1", {4}, 3);

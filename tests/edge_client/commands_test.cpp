@@ -171,7 +171,7 @@ TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
   SystemDisk disk;
   ASSERT_TRUE(gossip::hold_roster(
       disk, state_.gossip(),
-      *identity::SignedRoster::sign(roster, coordinator_.federation.coordinator)));
+      *identity::SignedRoster::sign(roster, coordinator_.coordinator)));
   const auto checked = [this](const std::string& listen) {
     options_.gossip.listen = listen;
     auto printed = preflight_beside();
