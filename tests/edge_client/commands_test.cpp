@@ -169,9 +169,8 @@ TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
                    .key = self.credentials().certificate.public_key_digest(),
                    .address = "127.0.0.1:29502"}}};
   SystemDisk disk;
-  ASSERT_TRUE(gossip::hold_roster(
-      disk, state_.gossip(),
-      *identity::SignedRoster::sign(roster, coordinator_.coordinator)));
+  ASSERT_TRUE(gossip::hold_roster(disk, state_.gossip(),
+                                  *identity::SignedRoster::sign(roster, coordinator_.coordinator)));
   const auto checked = [this](const std::string& listen) {
     options_.gossip.listen = listen;
     auto printed = preflight_beside();
