@@ -96,7 +96,7 @@ TEST_F(StoppedSimulation, InterruptedAndKilledItEndsAsIfNothingHadBeen) {
     const auto page = read_text_file(path(stopped) / "report.html", 1 << 22);
     ASSERT_TRUE(page);
     EXPECT_THAT(*page, HasSubstr("Unfinished: this is what was measured until step"));
-    EXPECT_THAT(*page, HasSubstr(" of 2000. The command that began it goes on from its last "));
+    EXPECT_THAT(*page, HasSubstr(" of 2,000. The command that began it goes on from its last "));
     {
       Process run(command(stopped, flags));
       ASSERT_TRUE(run.wait_for("[step 700/2000]")) << run.output();
