@@ -165,8 +165,8 @@ TEST_F(ReportCommand, LeavesOutADamagedRunAndShowsTheOthers) {
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.err, HasSubstr("note: " + a + ": metrics.jsonl, line 2: not JSON"));
   EXPECT_THAT(answer.err, HasSubstr("note: " + changed +
-                                    ": metrics.jsonl has changed since the "
-                                    "run ended; restore it, or remove " +
+                                    ": metrics.jsonl has changed since the run ended, or cannot be "
+                                    "read; restore it, or remove " +
                                     changed + " and run it again; it is left out"));
   EXPECT_THAT(answer.out, HasSubstr("0.8125"));
   EXPECT_THAT(answer.out, Not(HasSubstr("0.9000")));
