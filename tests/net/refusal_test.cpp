@@ -14,11 +14,9 @@
 namespace starling::net {
 namespace {
 
-using identity::Certificate;
 using identity::CertificateAuthority;
 using identity::Credentials;
 using identity::PeerPolicy;
-using identity::PrivateKey;
 using identity::Role;
 using std::chrono::hours;
 using testing::client_policy;
@@ -26,7 +24,6 @@ using testing::client_tls;
 using testing::coordinator_policy;
 using testing::kNow;
 using testing::Loopback;
-using testing::RawTls;
 
 struct Reasons {
   std::string server;
@@ -49,7 +46,7 @@ Async<Reasons> try_to_connect(Loopback& net, std::shared_ptr<const TlsContext> t
 class RefusalTest : public ::testing::Test, protected Loopback {
  protected:
   Reasons reasons_for(std::shared_ptr<const TlsContext> tls) {
-    const Reasons reasons = run_task(loop, try_to_connect(*this, std::move(tls)));
+    Reasons reasons = run_task(loop, try_to_connect(*this, std::move(tls)));
     EXPECT_EQ(connections.size(), 0U) << "a refused connection was handed on";
     return reasons;
   }
