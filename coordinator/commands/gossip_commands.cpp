@@ -182,8 +182,7 @@ Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::SignedR
 }
 
 // A roster of the same name and seed as the one that is there continues its run, with other members
-// or a longer life; any other begins one.
-// Whether it continues.
+// or a longer life; any other begins one. Returns whether it continues.
 bool name_run(identity::Roster& roster, const identity::SignedRoster* kept, WallTime now) {
   const auto value = [](const identity::Roster& of, std::string_view key) {
     const auto found = std::ranges::find(of.settings, key, &Settings::value_type::first);

@@ -78,7 +78,7 @@ class GossipIssuer {
 
   // Null before the first run.
   const identity::Roster* roster() const;
-  // Who is left out or waits to be a member, or why the network cannot go on; empty where all is
+  // Which clients are left out or still waiting, or why the network cannot go on. Empty: all is
   // well.
   std::string problem() const;
   const std::map<std::string, Report>& reports() const { return reports_; }

@@ -17,7 +17,7 @@ namespace starling::coordinator {
 
 struct MemberFit {
   std::map<std::string, std::string> unfit;  // why, by name
-  std::optional<Error> disagreement;         // "shapes-differ"; nobody is unfit for its shape then
+  std::optional<Error> disagreement;         // "shapes-differ"; no shape makes a client unfit then
 };
 // The network's shape of a row and number of classes are those of more than half of the clients
 // that say theirs and for which `counts` holds.

@@ -243,7 +243,7 @@ struct Register {  // to the gatherer: I have begun, and take part in nothing be
 struct List {  // from the gatherer: reduce among `members`
   std::vector<Member> members;
   bool weak = false;                 // their mean will be
-  std::optional<Member> apart = {};  // whom you blamed: no list has both of you for now
+  std::optional<Member> apart = {};  // whom you blamed: `members` does not have both of you
   friend bool operator==(const List&, const List&) = default;
 };
 

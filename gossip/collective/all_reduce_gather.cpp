@@ -215,8 +215,9 @@ void AllReduceMachine::note_done(Member member, const reduce::Done& done) {
   if (is_last && now_ > list->progress_at + usual) charge(self_, member, list->progress_at);
   list->awaited.erase(member);
   list->done[done.sha256].push_back(member);
-  if (done.waited && done.waited->of < names_.size())
+  if (done.waited && done.waited->of < names_.size()) {
     list->waits.emplace_back(member, *done.waited);
+  }
   list->progress_at = now_;  // our own end too: the root of a tree has the mean first
   if (list->differs()) return settle_difference();
   if (!list->awaited.empty()) return;
