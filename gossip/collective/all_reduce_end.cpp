@@ -103,9 +103,9 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(ended.members, self_);
   if (without_us && !is_left_out_) {
-    warn_seldom("without us",
-                fmt::format("exchange {} ended without us, in attempt {}; we take its mean",
-                            at.exchange, ended.attempt));
+    say_seldom(LogLevel::kWarning, "without us",
+               fmt::format("exchange {} ended without us, in attempt {}; we take its mean",
+                           at.exchange, ended.attempt));
   }
   is_left_out_ = without_us;
   say_who_is_missing(ended);
@@ -158,37 +158,34 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
     return wait >= std::max(took / part, least);
   };
   const auto seconds = [](Duration wait) { return fmt::format("{:.1f} s", to_seconds(wait)); };
+  const auto say_slow = [&](Member cause, const std::string& how) {
+    say_seldom(LogLevel::kInfo, "slow: " + names_[cause],
+               fmt::format("exchange {} took {}: {}", commit.at.exchange, seconds(took), how));
+  };
   const Member gatherer = owner(commit.attempt);
   if (gatherer != self_) {
     const Duration for_list = c.joined_at - c.promised_at;
     const Duration for_commit = c.held.attempt == commit.attempt ? now_ - c.held_at : Duration{};
     if (!is_cause(for_list + for_commit, 2)) return;
     return say_slow(
-        commit.at.exchange, gatherer,
-        fmt::format("took {}: {} gathers it, and this peer waited {} for its list and {} for its "
-                    "commit; who was late is named in its log, or is itself",
-                    seconds(took), names_[gatherer], seconds(for_list), seconds(for_commit)));
+        gatherer, fmt::format("{} gathers it, and this peer waited {} for its list and {} for its "
+                              "commit; who was late is named in its log, or is itself",
+                              names_[gatherer], seconds(for_list), seconds(for_commit)));
   }
   const SentList* const list = gather_ ? gather_->list() : nullptr;
   if (list == nullptr) return;
   if (const auto& last = gather_->last(); last && is_cause(last->second - *gather_->most_at(), 2)) {
-    return say_slow(commit.at.exchange, last->first,
-                    fmt::format("took {}: {} was ready {} after most others", seconds(took),
-                                names_[last->first], seconds(last->second - *gather_->most_at())));
+    return say_slow(last->first,
+                    fmt::format("{} was ready {} after most others", names_[last->first],
+                                seconds(last->second - *gather_->most_at())));
   }
   const auto* const first = list->first_wait();
   if (first == nullptr) return;
   const auto& [by, waited] = *first;
   const std::chrono::milliseconds wait(waited.milliseconds);
   if (!is_cause(wait, 6)) return;
-  say_slow(commit.at.exchange, waited.of,
-           fmt::format("took {}: {} waited {} for numbers of {}", seconds(took), names_[by],
-                       seconds(wait), names_[waited.of]));
-}
-
-void AllReduceMachine::say_slow(Exchange exchange, Member cause, const std::string& how) {
-  if (!records_->is_line_due("slow: " + names_[cause], now_)) return;
-  say(LogLevel::kInfo, fmt::format("exchange {} {}", exchange, how));
+  say_slow(waited.of, fmt::format("{} waited {} for numbers of {}", names_[by], seconds(wait),
+                                  names_[waited.of]));
 }
 
 // What comes after `at` has ended with a mean that so many hold. Of two members neither is a

@@ -226,8 +226,8 @@ void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::Wha
 }
 
 // Where a liar could cause this line in each exchange.
-void AllReduceMachine::warn_seldom(const std::string& topic, std::string line) {
-  if (records_->is_line_due(topic, now_)) say(LogLevel::kWarning, std::move(line));
+void AllReduceMachine::say_seldom(LogLevel level, const std::string& topic, std::string line) {
+  if (records_->is_line_due(topic, now_)) say(level, std::move(line));
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {

@@ -130,7 +130,6 @@ class AllReduceMachine final : public Reducer {
   void tell_left_out(const Commit& commit);
   void say_who_is_missing(const Commit& commit);
   void say_who_was_slow(const Commit& commit);
-  void say_slow(Exchange exchange, Member cause, const std::string& how);
   Progress after(Progress at, std::size_t support) const;
   std::size_t support_of(std::size_t members, bool weak) const;
   const EndedExchange* ended_with(Progress at) const;
@@ -189,7 +188,7 @@ class AllReduceMachine final : public Reducer {
   bool are_members(const Members& members) const;
   void send(Member to, Progress at, Attempt attempt, reduce::What what);
   void say(LogLevel level, std::string line);
-  void warn_seldom(const std::string& topic, std::string line);
+  void say_seldom(LogLevel level, const std::string& topic, std::string line);
 
   AllReduceOptions options_;
   Epoch epoch_;

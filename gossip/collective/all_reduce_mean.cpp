@@ -60,8 +60,8 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     c.wait(now_);
     return accept(std::move(mean));
   }
-  warn_seldom(
-      "false mean: " + names_[piece.from],
+  say_seldom(
+      LogLevel::kWarning, "false mean: " + names_[piece.from],
       fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
                   "not asked again",
                   names_[piece.from],

@@ -163,8 +163,8 @@ Reduction::Taken AllReduceMachine::reduce(Member from, std::uint64_t place, cons
 // again.
 void AllReduceMachine::refuse_numbers(Member from) {
   Participation& c = *current_;
-  warn_seldom(
-      "wrong: " + names_[from],
+  say_seldom(
+      LogLevel::kWarning, "wrong: " + names_[from],
       fmt::format("{} sent numbers in exchange {} that are too far from this peer's model to be "
                   "of this run: not used, and the exchange begins again",
                   names_[from], c.at.exchange));
@@ -273,10 +273,10 @@ void AllReduceMachine::stop_waiting() {
         fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
                     names_[silent], c.at.exchange, c.joined));
   } else if (c.held.attempt == c.promised) {
-    warn_seldom("end: " + names_[silent],
-                fmt::format("{} gathers exchange {} and does not say that it has ended, although "
-                            "this peer is done: another member takes over",
-                            names_[silent], c.at.exchange));
+    say_seldom(LogLevel::kWarning, "end: " + names_[silent],
+               fmt::format("{} gathers exchange {} and does not say that it has ended, although "
+                           "this peer is done: another member takes over",
+                           names_[silent], c.at.exchange));
   }
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
