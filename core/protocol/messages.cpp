@@ -24,6 +24,8 @@ std::uint64_t bytes_of(const MixMessage& mix) {
 std::uint64_t bytes_of(const PairMessage& pair) {
   return sizeof(float) * pair.floats + pair.packed;
 }
+std::uint64_t bytes_of(const Introduction&) { return 0; }
+std::uint64_t bytes_of(const Confirmation&) { return 0; }
 std::uint64_t bytes_of(const ReducePiece& piece) { return sizeof(float) * piece.floats; }
 std::uint64_t bytes_of(const ModelColumns& columns) { return sizeof(float) * columns.floats; }
 std::uint64_t bytes_of(const WholeModel& model) { return sizeof(float) * model.floats; }

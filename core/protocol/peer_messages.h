@@ -102,15 +102,26 @@ struct Swim {
 
 // What vectors may be for. In their place follow floats, and then packed bytes, little-endian.
 
+// Where neighbours share state: the exchange in which what they share now began, and the one in
+// which it begins next (0: none is planned).
+struct Eras {
+  std::uint32_t current = 0;
+  std::uint32_t next = 0;
+  friend bool operator==(const Eras&, const Eras&) = default;
+};
+
+// Where each edge has a state of its own: which of its processes either end is; 0: not known.
+struct Incarnations {
+  std::uint32_t sender = 0;
+  std::uint32_t receiver = 0;  // as the sender knows it
+  friend bool operator==(const Incarnations&, const Incarnations&) = default;
+};
+
 // A synchronous algorithm's message to a neighbour: `first` floats, `second` floats, `packed`
 // bytes.
 struct MixMessage {
   Exchange exchange = 0;
-  // The era of the algorithm's shared state, and the exchange in which the next one begins. Of an
-  // algorithm with a state for each edge: the incarnations of the sender, and of the receiver as
-  // the sender knows it (0: not at all).
-  std::uint32_t era = 0;
-  std::uint32_t next_era = 0;
+  std::variant<Eras, Incarnations> state = {};  // that the algorithm keeps of its neighbours
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t packed = 0;
@@ -118,18 +129,33 @@ struct MixMessage {
   friend bool operator==(const MixMessage&, const MixMessage&) = default;
 };
 
-// An asynchronous algorithm's message: `floats` or `packed` bytes; neither: it only says who sends.
+// An asynchronous algorithm's message: `floats`, or `packed` bytes.
 struct PairMessage {
   enum class Kind : std::uint8_t { kPush, kRequest, kReply };
   Kind kind = Kind::kPush;
-  std::uint64_t number = 0;  // of the algorithm's; 0: none
-  std::uint32_t sender_incarnation = 0;
-  std::uint32_t receiver_incarnation = 0;  // as the sender knows it; 0: not at all
-  std::uint64_t phases = 0;                // that the sender has trained
+  std::uint64_t number = 0;  // of the algorithm's, from 1
+  Incarnations edge;
+  std::uint64_t phases = 0;  // that the sender has trained
   std::uint64_t floats = 0;
   std::uint64_t packed = 0;
   std::optional<double> scalar = {};
   friend bool operator==(const PairMessage&, const PairMessage&) = default;
+};
+
+// Who sends, to one that may not know it. Without vectors.
+struct Introduction {
+  Incarnations edge;
+  Exchange exchange = 0;  // as in PeerHello
+  friend bool operator==(const Introduction&, const Introduction&) = default;
+};
+
+// Of an asynchronous algorithm's messages, the newest that came, used or not; 0: none is taken.
+// Without vectors.
+struct Confirmation {
+  std::uint64_t number = 0;
+  Incarnations edge;
+  std::uint64_t phases = 0;  // that the sender has trained
+  friend bool operator==(const Confirmation&, const Confirmation&) = default;
 };
 
 // A part of an all-reduce; `place` says which (gossip/collective/reduce_shape.h).
@@ -159,7 +185,8 @@ struct WholeModel {
 
 // Announces vectors that follow as Chunks under the receiver's Credit, all with this transfer id.
 struct VectorTransfer {
-  using Content = std::variant<MixMessage, PairMessage, ReducePiece, ModelColumns, WholeModel>;
+  using Content = std::variant<MixMessage, PairMessage, Introduction, Confirmation, ReducePiece,
+                               ModelColumns, WholeModel>;
   TaskId id;
   Epoch epoch = 0;
   Content content = {};

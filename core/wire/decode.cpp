@@ -324,31 +324,40 @@ Result<protocol::VectorTransfer::Content> read_content(schema::VectorTransfer::R
   using protocol::PairMessage;
   const std::optional<double> scalar =
       from.getHasScalar() ? std::optional(from.getScalar()) : std::nullopt;
+  const protocol::Incarnations edge{from.getEra(), from.getAttempt()};
   const auto pair = [&](PairMessage::Kind kind) {
     return PairMessage{.kind = kind,
                        .number = from.getExchange(),
-                       .sender_incarnation = from.getEra(),
-                       .receiver_incarnation = from.getAttempt(),
+                       .edge = edge,
                        .phases = from.getPlace(),
                        .floats = from.getFirst(),
                        .packed = from.getPacked(),
                        .scalar = scalar};
   };
+  const auto mix = [&](decltype(protocol::MixMessage::state) state) {
+    return protocol::MixMessage{.exchange = from.getExchange(),
+                                .state = state,
+                                .first = from.getFirst(),
+                                .second = from.getSecond(),
+                                .packed = from.getPacked(),
+                                .scalar = scalar};
+  };
   switch (static_cast<TransferKind>(from.getKind())) {
     case TransferKind::kMix:
-      return protocol::MixMessage{.exchange = from.getExchange(),
-                                  .era = from.getEra(),
-                                  .next_era = from.getAttempt(),
-                                  .first = from.getFirst(),
-                                  .second = from.getSecond(),
-                                  .packed = from.getPacked(),
-                                  .scalar = scalar};
+      return mix(protocol::Eras{from.getEra(), from.getAttempt()});
+    case TransferKind::kEdgeMix:
+      return mix(edge);
     case TransferKind::kPush:
       return pair(PairMessage::Kind::kPush);
     case TransferKind::kRequest:
       return pair(PairMessage::Kind::kRequest);
     case TransferKind::kReply:
       return pair(PairMessage::Kind::kReply);
+    case TransferKind::kIntroduction:
+      return protocol::Introduction{.edge = edge, .exchange = from.getExchange()};
+    case TransferKind::kConfirmation:
+      return protocol::Confirmation{
+          .number = from.getExchange(), .edge = edge, .phases = from.getPlace()};
     case TransferKind::kReduce:
       return protocol::ReducePiece{.exchange = from.getExchange(),
                                    .attempt = from.getAttempt(),

@@ -296,11 +296,21 @@ void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {
   for (unsigned i = 0; i < beats.size(); ++i) beats.set(i, swim.beats[i]);
 }
 
+void write_edge(schema::VectorTransfer::Builder to, const protocol::Incarnations& edge) {
+  to.setEra(edge.sender);
+  to.setAttempt(edge.receiver);
+}
+
 void write_content(schema::VectorTransfer::Builder to, const protocol::MixMessage& mix) {
-  to.setKind(static_cast<std::uint8_t>(TransferKind::kMix));
+  if (const auto* const eras = std::get_if<protocol::Eras>(&mix.state)) {
+    to.setKind(static_cast<std::uint8_t>(TransferKind::kMix));
+    to.setEra(eras->current);
+    to.setAttempt(eras->next);
+  } else {
+    to.setKind(static_cast<std::uint8_t>(TransferKind::kEdgeMix));
+    write_edge(to, std::get<protocol::Incarnations>(mix.state));
+  }
   to.setExchange(mix.exchange);
-  to.setEra(mix.era);
-  to.setAttempt(mix.next_era);
   to.setFirst(mix.first);
   to.setSecond(mix.second);
   to.setPacked(mix.packed);
@@ -314,13 +324,25 @@ void write_content(schema::VectorTransfer::Builder to, const protocol::PairMessa
                                                                          : TransferKind::kReply;
   to.setKind(static_cast<std::uint8_t>(kind));
   to.setExchange(pair.number);
-  to.setEra(pair.sender_incarnation);
-  to.setAttempt(pair.receiver_incarnation);
+  write_edge(to, pair.edge);
   to.setPlace(pair.phases);
   to.setFirst(pair.floats);
   to.setPacked(pair.packed);
   to.setHasScalar(pair.scalar.has_value());
   to.setScalar(pair.scalar.value_or(0));
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::Introduction& its) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kIntroduction));
+  write_edge(to, its.edge);
+  to.setExchange(its.exchange);
+}
+
+void write_content(schema::VectorTransfer::Builder to, const protocol::Confirmation& its) {
+  to.setKind(static_cast<std::uint8_t>(TransferKind::kConfirmation));
+  to.setExchange(its.number);
+  write_edge(to, its.edge);
+  to.setPlace(its.phases);
 }
 
 void write_content(schema::VectorTransfer::Builder to, const protocol::ReducePiece& piece) {

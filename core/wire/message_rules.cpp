@@ -147,12 +147,20 @@ Result<void> check_content(const protocol::MixMessage& mix) {
   return check_bulk("the packed part", mix.packed);
 }
 
+Result<void> check_phases(std::uint64_t phases) {
+  return expect(phases <= kBulkBytesMax, "too many phases");
+}
+
 Result<void> check_content(const protocol::PairMessage& pair) {
   STARLING_TRY(check_vector(pair.floats));
   STARLING_TRY(check_scalar(pair.scalar));
-  STARLING_TRY(expect(pair.phases <= kBulkBytesMax, "too many phases"));
+  STARLING_TRY(check_phases(pair.phases));
   return check_bulk("the packed part", pair.packed);
 }
+
+Result<void> check_content(const protocol::Introduction&) { return {}; }
+
+Result<void> check_content(const protocol::Confirmation& its) { return check_phases(its.phases); }
 
 Result<void> check_content(const protocol::ReducePiece& piece) {
   STARLING_TRY(check_bulk("the place", piece.place));

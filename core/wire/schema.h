@@ -36,6 +36,9 @@ enum class TransferKind : std::uint8_t {
   kReduce,
   kColumns,
   kModel,
+  kEdgeMix,
+  kIntroduction,
+  kConfirmation,
 };
 
 // ReduceNote.kind

@@ -13,6 +13,8 @@
 
 namespace starling::gossip {
 
+using protocol::Confirmation;
+using protocol::Introduction;
 using protocol::PairMessage;
 using protocol::VectorTransfer;
 using Kind = AsyncMessage<float>::Kind;
@@ -285,43 +287,37 @@ void AsynchronousProtocol::give_up() {
 
 // --- transfers -----------------------------------------------------------------------------------
 
-PairMessage AsynchronousProtocol::message_to(Member to) const {
+protocol::Incarnations AsynchronousProtocol::edge_to(Member to) const {
   const auto found = neighbours_.find(to);
-  return {.sender_incarnation = incarnation_,
-          .receiver_incarnation = found == neighbours_.end() ? 0 : found->second.incarnation,
-          .phases = phases_};
+  return {incarnation_, found == neighbours_.end() ? 0 : found->second.incarnation};
 }
 
-void AsynchronousProtocol::send(Member to, const PairMessage& message, SharedBytes data) {
+void AsynchronousProtocol::send(Member to, const VectorTransfer::Content& content,
+                                SharedBytes data) {
   const protocol::Support said = support();
   said_minority_ |= said.minority;
-  host_.send(to, {.content = message, .support = said}, std::move(data));
+  host_.send(to, {.content = content, .support = said}, std::move(data));
 }
 
-void AsynchronousProtocol::introduce(Member to) { send(to, message_to(to), {}); }
+void AsynchronousProtocol::introduce(Member to) {
+  send(to, Introduction{.edge = edge_to(to), .exchange = phases_}, {});
+}
 
-// Also what could not be used: it comes with the next total. The number 0: nothing is taken.
+// Also what could not be used: it comes with the next total.
 void AsynchronousProtocol::confirm(Member to, std::uint64_t number) {
-  PairMessage confirmation = message_to(to);
-  confirmation.kind = PairMessage::Kind::kReply;
-  confirmation.number = number;
-  send(to, confirmation, {});
-}
-
-bool AsynchronousProtocol::is_confirmation(const PairMessage& pair) const {
-  return algorithm_->counts_on_edges() && pair.kind == PairMessage::Kind::kReply &&
-         pair.floats == 0 && pair.packed == 0;
+  send(to, Confirmation{.number = number, .edge = edge_to(to), .phases = phases_}, {});
 }
 
 void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) {
   for (const AsyncSend<float>& each : sends) {
     const AsyncMessage<float>& message = *each.message;
     STARLING_CHECK(message.vector.empty() || message.packed.empty());
-    PairMessage pair = message_to(each.to);
-    pair.kind = kind_sent(message.kind);
-    pair.number = message.number;
-    pair.floats = message.vector.size();
-    pair.packed = message.packed.size();
+    PairMessage pair{.kind = kind_sent(message.kind),
+                     .number = message.number,
+                     .edge = edge_to(each.to),
+                     .phases = phases_,
+                     .floats = message.vector.size(),
+                     .packed = message.packed.size()};
     if (message.has_scalar) pair.scalar = message.scalar;
     if (message.kind == Kind::kRequest) asked_ = each.to;
     if (algorithm_->counts_on_edges()) {
@@ -335,59 +331,83 @@ void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) 
 }
 
 Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& transfer) const {
+  const auto* const confirmation = std::get_if<Confirmation>(&transfer.content);
+  const bool is_here = from < names_.size();
+  if (is_here && std::holds_alternative<Introduction>(transfer.content)) return {};
+  if (is_here && confirmation != nullptr &&
+      (confirmation->number == 0 || algorithm_->counts_on_edges())) {
+    return {};
+  }
   const auto* const pair = std::get_if<PairMessage>(&transfer.content);
-  if (pair == nullptr || from >= names_.size()) {
+  if (pair == nullptr || !is_here) {
     return rejected("not-wanted", "this transfer is of no use here");
   }
   const std::uint64_t size = run_.initial.size();
-  const bool is_empty =
-      (pair->floats == 0 && pair->packed == 0 && pair->number == 0) || is_confirmation(*pair);
   const bool is_vector = pair->floats == size && pair->packed == 0;
   const bool is_mass = pair->floats == 0 && pair->packed == MassLedger::total_bytes(size);
   const bool is_neighbour =
       run_.topology->period() == 0 || std::ranges::binary_search(graph_, from);
-  if (!is_empty && !is_neighbour) {
+  if (!is_neighbour) {
     return rejected("not-wanted", fmt::format("{} is no neighbour", names_[from]));
   }
-  if (is_empty || is_vector || is_mass) return {};
+  if (pair->number > 0 && (is_vector || is_mass)) return {};
   return rejected("wrong-vectors",
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
 void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
-  const auto* const content = std::get_if<PairMessage>(&whole.transfer.content);
-  if (content == nullptr) return;  // an earlier session took it
-  const PairMessage& pair = *content;
+  const VectorTransfer::Content& content = whole.transfer.content;
+  const protocol::Support& support = whole.transfer.support;
+  if (const auto* const introduction = std::get_if<Introduction>(&content)) {
+    const bool is_known = meet(from, introduction->edge, introduction->exchange, support);
+    neighbours_[from].unconfirmed.forget();  // it may have forgotten what it was sent
+    if (is_known && !is_of_quorum(from)) confirm(from, 0);
+  } else if (const auto* const confirmation = std::get_if<Confirmation>(&content)) {
+    meet(from, confirmation->edge, confirmation->phases, support);
+    neighbours_[from].unconfirmed.confirmed(confirmation->number);
+  } else if (const auto* const pair = std::get_if<PairMessage>(&content)) {
+    if (meet(from, pair->edge, pair->phases, support) && !take(from, *pair, whole.data)) return;
+  } else {
+    return;  // an earlier session took it
+  }
+  begin_if_joined();
+}
+
+// Whether it knows who we are; else it is told.
+bool AsynchronousProtocol::meet(Member from, const protocol::Incarnations& edge, Exchange phases,
+                                const protocol::Support& support) {
   Neighbour& neighbour = neighbours_[from];
-  if (neighbour.incarnation != pair.sender_incarnation) {
-    neighbour.incarnation = pair.sender_incarnation;
+  if (neighbour.incarnation != edge.sender) {
+    neighbour.incarnation = edge.sender;
     neighbour.unconfirmed.restart();
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  note_phases(neighbour, std::min(pair.phases, total_));
-  neighbour.support = whole.transfer.support;
+  note_phases(neighbour, std::min(phases, total_));
+  neighbour.support = support;
   neighbour.support_at = host_.now();
-  // Who introduces itself may have forgotten what it was sent.
-  const bool is_reply = pair.kind == PairMessage::Kind::kReply;
-  if (is_reply) {
-    neighbour.unconfirmed.confirmed(pair.number);
-  } else if (pair.number == 0) {
-    neighbour.unconfirmed.forget();
+  if (edge.receiver == incarnation_) return true;
+  introduce(from);
+  return false;
+}
+
+// What a minority learned apart is not mixed in: it is about to take the majority's model. It may
+// hear nothing from us but answers, and must learn that a quorum went on without it.
+bool AsynchronousProtocol::is_of_quorum(Member from) const {
+  return quorum_.counts(neighbours_.at(from).support, host_.now());
+}
+
+// False: it is of no use now. Unconfirmed, its sender keeps what it has: while a model is copied,
+// until we introduce ourselves.
+bool AsynchronousProtocol::take(Member from, const PairMessage& pair, const SharedBytes& data) {
+  if (!is_of_quorum(from)) {
+    if (pair.kind != PairMessage::Kind::kReply) confirm(from, 0);
+    return true;
   }
-  if (pair.receiver_incarnation != incarnation_) {
-    introduce(from);
-  } else if (!quorum_.counts(neighbour.support, host_.now())) {
-    // What a minority learned apart is not mixed in: it is about to take the majority's model. It
-    // may hear nothing from us but answers, and must learn that a quorum went on without it.
-    if (!is_reply) confirm(from, 0);
-  } else if (pair.number > 0 && !is_confirmation(pair)) {
-    // Unconfirmed, it keeps what it has: while a model is copied, until we introduce ourselves.
-    if (is_over() || state_ == State::kCopying) return;
-    if (!behind()) receive(from, pair, whole.data);
-    if (algorithm_->counts_on_edges()) confirm(from, pair.number);
-  }
-  begin_if_joined();
+  if (is_over() || state_ == State::kCopying) return false;
+  if (!behind()) receive(from, pair, data);
+  if (algorithm_->counts_on_edges()) confirm(from, pair.number);
+  return true;
 }
 
 bool AsynchronousProtocol::is_usual(Member from, const AsyncMessage<float>& message) {

@@ -90,17 +90,19 @@ class AsynchronousProtocol final : public ProtocolBase {
   Duration mixing_pace() const;
   void finish();
   void mix(std::span<const float> update);
+  bool take(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   bool is_usual(Member from, const AsyncMessage<float>& message);
   void ignore(Member from, const std::string& why);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
   void confirm(Member to, std::uint64_t number);
-  bool is_confirmation(const protocol::PairMessage& pair) const;
   void caught_up();
-  // That says who sends, and to whom.
-  protocol::PairMessage message_to(Member to) const;
-  void send(Member to, const protocol::PairMessage& message, SharedBytes data);
+  bool meet(Member from, const protocol::Incarnations& edge, Exchange phases,
+            const protocol::Support& support);
+  bool is_of_quorum(Member from) const;
+  protocol::Incarnations edge_to(Member to) const;
+  void send(Member to, const protocol::VectorTransfer::Content& content, SharedBytes data);
   void give_up();
   Duration patience() const;
 

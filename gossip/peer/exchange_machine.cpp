@@ -33,6 +33,11 @@ constexpr Duration kUsualWait = std::chrono::milliseconds(100);
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
 
+protocol::Eras eras_of(const protocol::MixMessage& message) {
+  const auto* const eras = std::get_if<protocol::Eras>(&message.state);
+  return eras != nullptr ? *eras : protocol::Eras{};
+}
+
 }  // namespace
 
 ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
@@ -145,7 +150,7 @@ void ExchangeMachine::begin_exchange() {
 void ExchangeMachine::announce_to(std::size_t place) {
   ++traffic_.messages;
   actions_.push_back(
-      Announce{matrix_->receivers(self_)[place].node, place, exchange_, era_, next_era_});
+      Announce{matrix_->receivers(self_)[place].node, place, exchange_, {era_, next_era_}});
 }
 
 void ExchangeMachine::handle(const Absent& absent) {
@@ -297,7 +302,7 @@ void ExchangeMachine::ask_and_give_up() {
 bool ExchangeMachine::fits(const Arrival& arrival) const {
   const protocol::MixMessage& message = arrival.message;
   if (!quorum_.counts(arrival.support, now_)) return false;
-  if (!options_.loss_safe) return message.exchange == exchange_ && message.era == era_;
+  if (!options_.loss_safe) return message.exchange == exchange_ && eras_of(message).current == era_;
   return message.exchange + kLateExchangesMax >= exchange_;
 }
 
@@ -606,7 +611,7 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  hear_era(from, arrival.message.era, arrival.message.next_era);
+  hear_eras(from, eras_of(arrival.message));
   if (!wants(arrival.from, arrival.message.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
@@ -768,19 +773,19 @@ void ExchangeMachine::plan_era(Exchange at_least, std::optional<Member> asker) {
   next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
 }
 
-void ExchangeMachine::hear_era(Member from, std::uint32_t era, std::uint32_t next_era) {
+void ExchangeMachine::hear_eras(Member from, protocol::Eras its) {
   if (options_.loss_safe) return;
   const bool planned = next_era_ > exchange_;
-  if (next_era > exchange_ && may_plan(next_era)) {
+  if (its.next > exchange_ && may_plan(its.next)) {
     // The earliest of those planned: a later one would let a member postpone it for ever.
-    next_era_ = planned ? std::min(next_era_, next_era) : next_era;
+    next_era_ = planned ? std::min(next_era_, its.next) : its.next;
     return;
   }
   // Too late for that one, or too soon after others: one that all can reach. An era that is still
   // to come is a lie: no member is so far ahead.
   const Exchange latest = exchange_ + options_.spread;
-  const bool missed = next_era > std::max(next_era_, era_) && next_era <= plannable_until();
-  const bool began = era > era_ && era <= latest;
+  const bool missed = its.next > std::max(next_era_, era_) && its.next <= plannable_until();
+  const bool began = its.current > era_ && its.current <= latest;
   if (!planned && (missed || began)) plan_era(exchange_ + 1 + options_.spread, from);
 }
 

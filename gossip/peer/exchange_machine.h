@@ -108,8 +108,7 @@ struct Announce {  // send the message for receivers[place] of this exchange's m
   Member to = 0;
   std::size_t place = 0;
   Exchange exchange = 0;
-  std::uint32_t era = 0;
-  std::uint32_t next_era = 0;
+  protocol::Eras eras;
 };
 struct Ask {  // where its message of this exchange is; question and answer may get lost
   Member to = 0;
@@ -297,7 +296,7 @@ class ExchangeMachine {
   exchange::Exchange plannable_until() const;
   bool may_plan(exchange::Exchange next_era) const;
   void plan_era(exchange::Exchange at_least, std::optional<exchange::Member> asker = {});
-  void hear_era(exchange::Member from, std::uint32_t era, std::uint32_t next_era);
+  void hear_eras(exchange::Member from, protocol::Eras its);
   void say(LogLevel level, std::string line);
 
   ExchangeOptions options_;

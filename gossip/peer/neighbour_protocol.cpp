@@ -13,6 +13,8 @@
 
 namespace starling::gossip {
 
+using protocol::Incarnations;
+using protocol::Introduction;
 using protocol::MixMessage;
 using protocol::VectorTransfer;
 
@@ -32,6 +34,15 @@ SharedBytes pack(const Message<float>& message) {
 
 const float* floats(const SharedBytes& data) {
   return reinterpret_cast<const float*>(data.view().data());
+}
+
+// Null: it bears none.
+const Incarnations* edge_of(const VectorTransfer::Content& content) {
+  if (const auto* const introduction = std::get_if<Introduction>(&content)) {
+    return &introduction->edge;
+  }
+  const auto* const message = std::get_if<MixMessage>(&content);
+  return message != nullptr ? std::get_if<Incarnations>(&message->state) : nullptr;
 }
 
 }  // namespace
@@ -200,10 +211,9 @@ const NeighbourProtocol::Packed& NeighbourProtocol::packed(std::size_t place) {
 void NeighbourProtocol::perform(exchange::Announce& announce) {
   Packed made = packed(announce.place);
   made.message.exchange = announce.exchange;
-  made.message.era = announce.era;
-  made.message.next_era = announce.next_era;
+  made.message.state = announce.eras;
+  if (tags_edges_) made.message.state = edge_to(announce.to);
   made.support = support();
-  if (tags_edges_) tag_edge(announce.to, made.message);
   std::deque<Packed>& sent = sent_[announce.to];
   if (!sent.empty() && sent.back().message.exchange == announce.exchange) sent.pop_back();
   sent.push_back(std::move(made));
@@ -215,10 +225,9 @@ void NeighbourProtocol::send(Member to, const Packed& packed) {
   host_.send(to, {.content = packed.message, .support = packed.support}, packed.data);
 }
 
-void NeighbourProtocol::tag_edge(Member to, MixMessage& message) const {
+protocol::Incarnations NeighbourProtocol::edge_to(Member to) const {
   const auto theirs = incarnations_.find(to);
-  message.era = incarnation_;
-  message.next_era = theirs == incarnations_.end() ? 0 : theirs->second;
+  return {incarnation_, theirs == incarnations_.end() ? 0 : theirs->second};
 }
 
 void NeighbourProtocol::perform(exchange::Ask& ask) {
@@ -362,30 +371,27 @@ void NeighbourProtocol::perform(exchange::Finish&) {
 
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
-bool NeighbourProtocol::agree_on_edge(Member from, const MixMessage& message) {
-  const std::uint32_t known = std::exchange(incarnations_[from], message.era);
+bool NeighbourProtocol::agree_on_edge(Member from, const Incarnations& edge) {
+  const std::uint32_t known = std::exchange(incarnations_[from], edge.sender);
   // Who was not known took nothing that was pushed: nothing named its incarnation.
-  if (known != 0 && known != message.era) {
+  if (known != 0 && known != edge.sender) {
     algorithm_->forget(from);
     packed_.clear();  // what was pushed to its former self
   }
-  return message.next_era == incarnation_;
+  return edge.receiver == incarnation_;
 }
 
-// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a message
-// without vectors says no more than that.
+// Who sends to us and gets nothing from us, as on directed graphs, has to know us too.
 void NeighbourProtocol::introduce(Member to) {
   if (!tags_edges_) return;
-  MixMessage message{.exchange = machine_.exchange()};
-  tag_edge(to, message);
-  send(to, {.message = message, .data = {}});
+  const Introduction introduction{.edge = edge_to(to), .exchange = machine_.exchange()};
+  host_.send(to, {.content = introduction, .support = support()}, {});
 }
 
 // Whether it bears what its sender must be known by before anything of it counts.
-bool NeighbourProtocol::introduces(Member from, const MixMessage& message) const {
-  if (!tags_edges_) return false;
+bool NeighbourProtocol::introduces(Member from, const Incarnations& edge) const {
   const auto known = incarnations_.find(from);
-  return known == incarnations_.end() || known->second != message.era;
+  return known == incarnations_.end() || known->second != edge.sender;
 }
 
 // Of graphs that are drawn anew anybody may be a sender.
@@ -396,12 +402,15 @@ bool NeighbourProtocol::may_send(Member from, Exchange exchange) const {
 }
 
 Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfer) const {
+  if (tags_edges_ && std::holds_alternative<Introduction>(transfer.content)) return {};
   const auto* const message = std::get_if<MixMessage>(&transfer.content);
-  const bool is_introduction = tags_edges_ && payload_bytes(transfer) == 0;
-  if (message != nullptr && is_introduction) return {};
-  const bool wanted = message != nullptr && may_send(from, message->exchange) &&
-                      (machine_.wants(from, message->exchange) || introduces(from, *message));
-  if (!wanted) {
+  const Incarnations* const edge = edge_of(transfer.content);
+  const bool is_ours =
+      message != nullptr && (edge != nullptr) == tags_edges_ && may_send(from, message->exchange);
+  const auto is_of_use = [&] {
+    return machine_.wants(from, message->exchange) || (tags_edges_ && introduces(from, *edge));
+  };
+  if (!is_ours || !is_of_use()) {
     return rejected("not-wanted", "this transfer is of no use here now");
   }
   const std::uint64_t size = run_.initial.size();
@@ -427,24 +436,23 @@ void NeighbourProtocol::take_postponed() {
 }
 
 void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
-  const auto* const content = std::get_if<MixMessage>(&whole.transfer.content);
-  if (content == nullptr) return;  // an earlier session took it
-  MixMessage message = *content;
+  const auto* const message = std::get_if<MixMessage>(&whole.transfer.content);
+  const Incarnations* const edge = edge_of(whole.transfer.content);
+  if ((edge != nullptr) != tags_edges_) return;  // an earlier session took it
   if (tags_edges_) {
-    const bool is_new = introduces(from, message);
-    const bool is_empty = whole.data.empty();
+    const bool is_new = introduces(from, *edge);
     if (is_computing() && is_new) {  // with the edges: they cannot be changed now
-      if (!is_empty || !postponed_.contains(from)) {
+      if (message != nullptr || !postponed_.contains(from)) {
         postponed_.insert_or_assign(from, std::move(whole));
       }
       return;
     }
-    const bool agreed = agree_on_edge(from, message);
+    const bool agreed = agree_on_edge(from, *edge);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
-    if (!agreed || is_empty) return;
-    message.era = message.next_era = 0;
+    if (!agreed) return;
   }
-  on(exchange::MessageReceived{{from, message, whole.transfer.support, std::move(whole.data)}});
+  if (message == nullptr) return;
+  on(exchange::MessageReceived{{from, *message, whole.transfer.support, std::move(whole.data)}});
 }
 
 void NeighbourProtocol::take_ask(Member from, const protocol::MixAsk& ask) {

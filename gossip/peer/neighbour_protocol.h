@@ -70,12 +70,12 @@ class NeighbourProtocol final : public ProtocolBase {
   Links links() const;
   const Packed& packed(std::size_t place);
   void introduce(Member to);
-  bool introduces(Member from, const protocol::MixMessage& message) const;
+  bool introduces(Member from, const protocol::Incarnations& edge) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
-  bool agree_on_edge(Member from, const protocol::MixMessage& message);
+  bool agree_on_edge(Member from, const protocol::Incarnations& edge);
   void send(Member to, const Packed& packed);
-  void tag_edge(Member to, protocol::MixMessage& message) const;
+  protocol::Incarnations edge_to(Member to) const;
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
   bool is_usual(Member from, const Message<float>& message);
   void leave_out(Member from, const std::string& why);

@@ -14,14 +14,17 @@
 namespace starling::gossip {
 
 using protocol::Chunk;
+using protocol::Confirmation;
 using protocol::Credit;
 using protocol::Envelope;
+using protocol::Introduction;
 using protocol::MixMessage;
 using protocol::ModelColumns;
 using protocol::PairMessage;
 using protocol::ReducePiece;
 using protocol::TaskEnded;
 using protocol::VectorTransfer;
+using protocol::WholeModel;
 
 namespace {
 
@@ -35,10 +38,11 @@ bool is_push(const VectorTransfer& transfer) {
   return pair != nullptr && pair->kind == PairMessage::Kind::kPush;
 }
 
-// What an algorithm sends one of at a time, as large as the model. A push is not among them: it
-// cannot be given up, and a newer total takes its place.
+// Of what a newer one is enough. A push is not among them: it cannot be given up, and a newer total
+// takes its place.
 bool is_replaced(const VectorTransfer& transfer) {
-  return is<MixMessage>(transfer) || (is<PairMessage>(transfer) && !is_push(transfer));
+  return is<MixMessage>(transfer) || is<Introduction>(transfer) || is<Confirmation>(transfer) ||
+         (is<PairMessage>(transfer) && !is_push(transfer));
 }
 
 bool are_alike(const VectorTransfer& a, const VectorTransfer& b) {
@@ -49,7 +53,7 @@ bool are_alike(const VectorTransfer& a, const VectorTransfer& b) {
 }
 
 bool is_model(const VectorTransfer& transfer) {
-  return !is<ReducePiece>(transfer) && !is<ModelColumns>(transfer);
+  return is<MixMessage>(transfer) || is<PairMessage>(transfer) || is<WholeModel>(transfer);
 }
 
 // All the mass that ever went over this link: an older one is of no use beside it.

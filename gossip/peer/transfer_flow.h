@@ -23,8 +23,8 @@ class TransferFlow {
     std::size_t models_max = 2;     // of those: whole messages of an algorithm, not parts of a sum
     std::size_t outgoing_max = 64;
     std::size_t background_max = 4;  // of those: parts of a model that the other side asked for
-    // Of MixMessages, requests and replies each: beyond, the oldest that is not under way is given
-    // up. At least 2, so that what is under way arrives on the slowest link.
+    // Of MixMessages, requests, replies and so on each: beyond, the oldest that is not under way is
+    // given up. At least 2, so that what is under way arrives on the slowest link.
     std::size_t messages_max = 2;
     std::size_t pieces_max = 1024;   // ReducePieces, whose floats are shared
     std::size_t answers_max = 1024;  // that the other side has not read

@@ -19,6 +19,8 @@ namespace starling::gossip {
 namespace {
 
 using namespace std::chrono_literals;
+using protocol::Confirmation;
+using protocol::Introduction;
 using protocol::PairMessage;
 using protocol::VectorTransfer;
 using starling::testing::PeerCluster;
@@ -73,7 +75,7 @@ TEST(AsynchronousProtocol, OnlyNeighboursAreAnswered) {
   const VectorTransfer request{.content = PairMessage{.kind = PairMessage::Kind::kRequest,
                                                       .number = 1,
                                                       .floats = world.experiment.parameters()}};
-  const VectorTransfer greeting{.content = PairMessage{.sender_incarnation = 7}};
+  const VectorTransfer greeting{.content = Introduction{.edge = {7, 0}}};
   for (const Member from : {1U, 5U}) EXPECT_TRUE(world.training(0).check(from, request)) << from;
   for (const Member from : {2U, 3U, 4U}) {
     EXPECT_FALSE(world.training(0).check(from, request)) << from;
@@ -89,28 +91,26 @@ TEST(AsynchronousProtocol, ANeighbourIsAnsweredSixteenTimesBetweenTwoPhases) {
     const Member neighbour = 1 - self;
     bench.links = {{neighbour, protocol::PeerHello{}}};
     bench.give(bench.world.roster(1));
-    const auto greetings = bench.transfers<PairMessage>();
+    const auto greetings = bench.transfers<Introduction>();
     ASSERT_FALSE(greetings.empty());
-    const auto hear = [&](std::uint32_t number) {
-      const std::size_t floats = number > 0 ? bench.world.experiment.parameters() : 0;
-      const VectorTransfer transfer{
-          .epoch = 1,
-          .content = PairMessage{
-              .kind = number > 0 ? PairMessage::Kind::kRequest : PairMessage::Kind::kPush,
-              .number = number,
-              .sender_incarnation = 7,
-              .receiver_incarnation = greetings[0].content.sender_incarnation,
-              .floats = floats}};
+    const protocol::Incarnations edge{7, greetings[0].content.edge.sender};
+    const auto hear = [&](const VectorTransfer::Content& content, std::size_t floats) {
       const std::vector<float> model(floats, 0.0F);
-      bench.feed(peer::TransferReceived{
-          neighbour, {transfer, SharedBytes::own(to_bytes(as_bytes(std::span(model))))}});
+      bench.feed(peer::TransferReceived{neighbour,
+                                        {{.epoch = 1, .content = content},
+                                         SharedBytes::own(to_bytes(as_bytes(std::span(model))))}});
     };
-    hear(0);
-    for (std::uint32_t number = 1; number <= 100; ++number) hear(number);
+    hear(Introduction{.edge = edge}, 0);
+    const std::size_t floats = bench.world.experiment.parameters();
+    for (std::uint32_t number = 1; number <= 100; ++number) {
+      const PairMessage request{
+          .kind = PairMessage::Kind::kRequest, .number = number, .edge = edge, .floats = floats};
+      hear(request, floats);
+    }
     const bool is_active = run_of(bench.world.experiment).plan.active[self] != 0;
     std::size_t replies = 0;
     for (const auto& [pair, send] : bench.transfers<PairMessage>()) {
-      replies += pair.kind == PairMessage::Kind::kReply && pair.number > 0;
+      replies += pair.kind == PairMessage::Kind::kReply;
     }
     EXPECT_EQ(replies, is_active ? 0U : 16U);
   }
@@ -322,8 +322,10 @@ TEST(AsynchronousProtocol, WhatComesLongAfterTheRunChangesNothing) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
     PeerWorld world(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
     world.on_transfer = [&](std::size_t from, std::size_t, VectorTransfer& transfer, SharedBytes&) {
-      auto* pair = std::get_if<PairMessage>(&transfer.content);
-      if (from == 3 && pair != nullptr) pair->phases = 0;
+      if (from != 3) return;
+      if (auto* pair = std::get_if<PairMessage>(&transfer.content)) pair->phases = 0;
+      if (auto* its = std::get_if<Introduction>(&transfer.content)) its->exchange = 0;
+      if (auto* its = std::get_if<Confirmation>(&transfer.content)) its->phases = 0;
     };
     world.begin();
     world.run_to_end();
@@ -351,9 +353,9 @@ TEST(AsynchronousProtocol, WhoIsDoneMixesWithThoseWhoTrain) {
     for (const std::size_t fast : {0, 1}) world.peers[fast]->training_time = [] { return 2ms; };
     std::uint64_t sent = 0;
     std::uint64_t sent_when_done = 0;
-    watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
+    watch_pairs(world, [&](std::size_t from, const PairMessage&, const SharedBytes&) {
       ++sent;
-      if (pair.number > 0 && world.training(from).is_finished()) ++sent_when_done;
+      if (world.training(from).is_finished()) ++sent_when_done;
     });
     world.begin();
     world.run_to_end();
@@ -372,8 +374,8 @@ TEST(AsynchronousProtocol, WhoIsStartedAgainWhenDoneSendsLittle) {
     world.peers[i]->training_time = [i] { return i == 0 ? 2ms : 500ms; };
   }
   std::uint64_t sent = 0;
-  watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
-    if (from == 0 && pair.number > 0) ++sent;
+  watch_pairs(world, [&](std::size_t from, const PairMessage&, const SharedBytes&) {
+    if (from == 0) ++sent;
   });
   world.begin();
   const auto is_done = [&] {
@@ -413,9 +415,8 @@ TEST(AsynchronousProtocol, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
     PeerWorld world(testing::small_network_of_steps(1000, "ring", 4, algorithm), 9);
     start_without(world, 3);
     bool told_its_own = false;
-    watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
-      const bool has_model = pair.floats + pair.packed > 0;
-      if (from == 3 && has_model && world.copies_begun(3) == 0) told_its_own = true;
+    watch_pairs(world, [&](std::size_t from, const PairMessage&, const SharedBytes&) {
+      if (from == 3 && world.copies_begun(3) == 0) told_its_own = true;
     });
     start_late(world, 3);
     world.run_to_exchange(3, 20);
@@ -480,7 +481,7 @@ TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) 
   PeerWorld world(testing::small_network_of_steps(400, "ring", 2, "ad-psgd"), 11);
   std::map<std::size_t, std::uint32_t> incarnations;
   watch_pairs(world, [&](std::size_t from, const PairMessage& pair, const SharedBytes&) {
-    incarnations[from] = pair.sender_incarnation;
+    incarnations[from] = pair.edge.sender;
   });
   world.begin();
   world.run_to_exchange(0, 5);
@@ -502,15 +503,17 @@ TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) 
   EXPECT_TRUE(refused(PairMessage{.number = 1}));
   EXPECT_FALSE(refused(PairMessage{.kind = request, .number = 1, .floats = size}));
   EXPECT_FALSE(refused(PairMessage{.number = 1, .packed = 8 * (size + 1)}));
-  EXPECT_FALSE(refused(PairMessage{}));
+  EXPECT_TRUE(refused(PairMessage{.floats = size})) << "none of the algorithm's";
+  EXPECT_FALSE(refused(Introduction{}));
+  EXPECT_FALSE(refused(Confirmation{})) << "nothing of it is taken";
+  EXPECT_TRUE(refused(Confirmation{.number = 1})) << "nothing was pushed";
 
   const auto model = [&] {
     return std::vector<float>(training.model()->begin(), training.model()->end());
   };
   PairMessage pair{.kind = request,
                    .number = 1,
-                   .sender_incarnation = incarnations.at(asker),
-                   .receiver_incarnation = incarnations.at(passive),
+                   .edge = {incarnations.at(asker), incarnations.at(passive)},
                    .floats = size};
   const auto send = [&](const std::vector<float>& values) {
     world.peers[asker]->shell().transport().send_transfer(
@@ -525,11 +528,11 @@ TEST(AsynchronousProtocol, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) 
   EXPECT_EQ(model(), before);
   // The same for a former process.
   const std::vector<float> zeros(size);
-  pair.receiver_incarnation += 77;
+  pair.edge.receiver += 77;
   send(zeros);
   EXPECT_EQ(model(), before);
   // What is meant for this one counts.
-  pair.receiver_incarnation = incarnations.at(passive);
+  pair.edge.receiver = incarnations.at(passive);
   send(zeros);
   EXPECT_NE(model(), before);
 }

@@ -218,8 +218,8 @@ class Beginnings : public ::testing::Test {
     feed(Trained{});
     feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
     const Exchange of = at + (lost ? 1 : 0);
-    const std::uint32_t era = said.value_or(announced_.era);
-    feed(MessageReceived{{2, {.exchange = of, .era = era, .next_era = next_era}, {}, {}}});
+    const std::uint32_t era = said.value_or(announced_.eras.current);
+    feed(MessageReceived{{2, {.exchange = of, .state = protocol::Eras{era, next_era}}, {}, {}}});
     feed(Mixed{});
     while (machine_->state() == ExchangeMachine::State::kPacing) {
       now_ += std::chrono::milliseconds(100);
@@ -265,14 +265,14 @@ TEST_F(Beginnings, AreRareHoweverOftenAMemberAsksForOne) {
 // Who has seen fewer beginnings plans others. Both meet where all may begin.
 TEST_F(Beginnings, AreCommonAlsoWhereSomeSawFewerOfThem) {
   for (std::uint32_t at = 0; at < 40; ++at) exchange(0, at + 1);
-  EXPECT_EQ(announced_.next_era, 48U);
+  EXPECT_EQ(announced_.eras.next, 48U);
   exchange(0, 43);
   exchange(0, 48);
-  EXPECT_EQ(announced_.next_era, 48U);
+  EXPECT_EQ(announced_.eras.next, 48U);
   while (machine_->exchange() < 48) exchange(0);
   exchange(43);
   exchange(48);
-  EXPECT_EQ(announced_.era, 48U);
+  EXPECT_EQ(announced_.eras.current, 48U);
 }
 
 // A machine whose algorithm shares state along the edges of a ring of five, at work in exchange 0.
@@ -286,13 +286,14 @@ struct SharedStateMachine {
     machine->on(Begin{}, TimePoint{});
   }
   void came(Member from, Exchange at, std::uint32_t next_era = 0) {
-    machine->on(MessageReceived{{from, {.exchange = at, .next_era = next_era}, {}, {}}},
-                TimePoint{});
+    machine->on(
+        MessageReceived{{from, {.exchange = at, .state = protocol::Eras{0, next_era}}, {}, {}}},
+        TimePoint{});
   }
   // Ends the local steps. Returns the beginning that is announced.
   std::uint32_t announced() {
     for (const Action& action : machine->on(Trained{}, TimePoint{})) {
-      if (const auto* announce = std::get_if<Announce>(&action)) return announce->next_era;
+      if (const auto* announce = std::get_if<Announce>(&action)) return announce->eras.next;
     }
     ADD_FAILURE() << "nothing is announced";
     return 0;

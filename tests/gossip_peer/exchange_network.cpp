@@ -190,8 +190,7 @@ void ExchangeNetwork::perform(Member self, Action& action) {
 }
 
 void ExchangeNetwork::announce(Member self, const Announce& announced) {
-  const protocol::MixMessage message{
-      .exchange = announced.exchange, .era = announced.era, .next_era = announced.next_era};
+  const protocol::MixMessage message{.exchange = announced.exchange, .state = announced.eras};
   auto& sent = nodes_[self].sent[announced.to];
   while (!sent.empty() &&
          sent.front().message.exchange + world_.options.resent < announced.exchange) {

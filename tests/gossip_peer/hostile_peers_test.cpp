@@ -308,17 +308,18 @@ std::vector<std::string> garbage() {
   }
   for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
     std::vector<VectorTransfer::Content> contents{
-        protocol::MixMessage{.exchange = 3, .era = 1U << 31, .next_era = 1, .first = floats},
+        protocol::MixMessage{.exchange = 3, .state = protocol::Eras{1U << 31, 1}, .first = floats},
+        protocol::MixMessage{
+            .exchange = 3, .state = protocol::Incarnations{1U << 31, 1}, .first = floats},
+        protocol::Introduction{.edge = {1U << 31, 1}, .exchange = 1ULL << 60},
+        protocol::Confirmation{.number = 1ULL << 60, .edge = {1U << 31, 1}, .phases = floats},
         protocol::ReducePiece{.exchange = 3, .attempt = 1, .floats = floats},
         protocol::ModelColumns{.exchange = 3, .floats = floats},
         protocol::WholeModel{.exchange = 3, .floats = floats}};
     for (const auto kind :
          {PairMessage::Kind::kPush, PairMessage::Kind::kRequest, PairMessage::Kind::kReply}) {
-      contents.emplace_back(PairMessage{.kind = kind,
-                                        .number = 3,
-                                        .sender_incarnation = 1U << 31,
-                                        .receiver_incarnation = 1,
-                                        .floats = floats});
+      contents.emplace_back(
+          PairMessage{.kind = kind, .number = 3, .edge = {1U << 31, 1}, .floats = floats});
     }
     for (const VectorTransfer::Content& content : contents) {
       const VectorTransfer transfer{.id = TaskId(5), .epoch = 1, .content = content};

@@ -512,8 +512,7 @@ TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
   before.give(before.world.roster(1));
   before.tick(61s);
   for (const protocol::Member member : {1, 2}) {  // it learns of an incarnation, so it pushes
-    const VectorTransfer transfer{.epoch = 1,
-                                  .content = protocol::PairMessage{.sender_incarnation = 77}};
+    const VectorTransfer transfer{.epoch = 1, .content = protocol::Introduction{.edge = {77, 0}}};
     before.feed(peer::TransferReceived{member, {transfer, {}}});
   }
   before.compute();
@@ -544,14 +543,15 @@ TEST(PeerMachine, MassForAFormerProcessIsNotTaken) {
   MassLedger sender(peer.world.experiment.parameters());
   const Bytes pushed = to_bytes(sender.push(0, 0.25));
   const auto hear_push = [&](protocol::Member from, std::uint32_t incarnation) {
-    const VectorTransfer transfer{.epoch = 1,
-                                  .content = protocol::MixMessage{
-                                      .era = 77, .next_era = incarnation, .packed = pushed.size()}};
+    const VectorTransfer transfer{
+        .epoch = 1,
+        .content = protocol::MixMessage{.state = protocol::Incarnations{77, incarnation},
+                                        .packed = pushed.size()}};
     peer.feed(peer::TransferReceived{from, {transfer, SharedBytes::own(Bytes(pushed))}});
   };
   const auto sent = peer.transfers<protocol::MixMessage>();
   ASSERT_FALSE(sent.empty());
-  const std::uint32_t own = sent[0].content.era;
+  const std::uint32_t own = std::get<protocol::Incarnations>(sent[0].content.state).sender;
   for (const protocol::Member member : {1, 2}) hear_push(member, own + 2);
   EXPECT_THAT(peer.computations, IsEmpty()) << "it waits for theirs";
   for (const protocol::Member member : {1, 2}) hear_push(member, own);

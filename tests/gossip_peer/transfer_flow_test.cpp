@@ -117,6 +117,9 @@ TEST(TransferFlow, TwoModelsMayBeOnTheirWayHere) {
   EXPECT_EQ(ended->task, TaskId(3));
   EXPECT_EQ(ended->code, "queue-full");
   EXPECT_FALSE(flow.next()) << "the others may come";
+  const VectorTransfer introduction{.id = TaskId(4), .content = protocol::Introduction{}};
+  const auto whole = flow.take(Envelope{introduction, {}});
+  EXPECT_TRUE(whole && *whole) << "what bears no model may";
 }
 
 TEST(TransferFlow, WhoDoesNotReadItsRefusalsIsGivenUp) {

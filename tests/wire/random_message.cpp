@@ -195,11 +195,17 @@ std::optional<double> scalar(Rng& rng) {
 
 protocol::VectorTransfer::Content transfer_content(Rng& rng) {
   const auto floats = [&] { return random_number(rng, 0, wire::kElementsMax); };
-  switch (rng.below(5)) {
+  const auto edge = [&] {
+    return protocol::Incarnations{any_number32(rng, 0), any_number32(rng, 0)};
+  };
+  const auto state = [&]() -> decltype(protocol::MixMessage::state) {
+    if (rng.below(2) == 0) return edge();
+    return protocol::Eras{any_number32(rng, 0), any_number32(rng, 0)};
+  };
+  switch (rng.below(7)) {
     case 0:
       return protocol::MixMessage{.exchange = any_number(rng),
-                                  .era = any_number32(rng, 0),
-                                  .next_era = any_number32(rng, 0),
+                                  .state = state(),
                                   .first = floats(),
                                   .second = floats(),
                                   .packed = bulk(rng),
@@ -207,8 +213,7 @@ protocol::VectorTransfer::Content transfer_content(Rng& rng) {
     case 1:
       return protocol::PairMessage{.kind = static_cast<protocol::PairMessage::Kind>(rng.below(3)),
                                    .number = any_number(rng),
-                                   .sender_incarnation = any_number32(rng, 0),
-                                   .receiver_incarnation = any_number32(rng, 0),
+                                   .edge = edge(),
                                    .phases = bulk(rng),
                                    .floats = floats(),
                                    .packed = bulk(rng),
@@ -221,6 +226,10 @@ protocol::VectorTransfer::Content transfer_content(Rng& rng) {
     case 3:
       return protocol::ModelColumns{
           .exchange = any_number(rng), .begin = bulk(rng), .floats = floats()};
+    case 4:
+      return protocol::Introduction{.edge = edge(), .exchange = any_number(rng)};
+    case 5:
+      return protocol::Confirmation{.number = any_number(rng), .edge = edge(), .phases = bulk(rng)};
     default:
       return protocol::WholeModel{
           .exchange = any_number(rng), .step = bulk(rng), .floats = floats()};
