@@ -303,8 +303,12 @@ struct NotYet {  // to Want: I do not have the mean that is said to be of `attem
   friend bool operator==(const NotYet&, const NotYet&) = default;
 };
 
-struct Ask {  // register under `attempt`, unless it is 0; in any case say whether you are further
+struct Ask {  // register under `attempt`
   friend bool operator==(const Ask&, const Ask&) = default;
+};
+
+struct AskProgress {  // I am at `at`: are you further?
+  friend bool operator==(const AskProgress&, const AskProgress&) = default;
 };
 
 struct Wait {  // I am here, and have nothing else to say yet
@@ -316,7 +320,8 @@ struct Ahead {  // I am at `at`; yours has no mean to be had any more: copy a mo
   friend bool operator==(const Ahead&, const Ahead&) = default;
 };
 
-using What = std::variant<Register, List, Standing, Done, Commit, Want, NotYet, Ask, Wait, Ahead>;
+using What = std::variant<Register, List, Standing, Done, Commit, Want, NotYet, Ask, AskProgress,
+                          Wait, Ahead>;
 
 }  // namespace reduce
 

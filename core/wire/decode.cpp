@@ -440,6 +440,8 @@ Result<reduce::What> read_note(schema::ReduceNote::Reader from) {
       return reduce::Want{sha256};
     case kAsk:
       return reduce::Ask{};
+    case kAskProgress:
+      return reduce::AskProgress{};
     case kNotYet:
       return reduce::NotYet{};
     case kWait:

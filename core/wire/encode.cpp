@@ -466,6 +466,7 @@ void write_note(schema::ReduceNote::Builder to, const reduce::NotYet&) {
 }
 
 void write_note(schema::ReduceNote::Builder, const reduce::Ask&) {}
+void write_note(schema::ReduceNote::Builder, const reduce::AskProgress&) {}
 
 void write_note(schema::ReduceNote::Builder, const reduce::Wait&) {}
 
@@ -476,7 +477,7 @@ void write_note(schema::ReduceNote::Builder to, const reduce::Ahead& its) {
 void write(capnp::MessageBuilder& message, const ReduceNote& note) {
   using enum NoteKind;
   static constexpr std::array<NoteKind, std::variant_size_v<reduce::What>> kKinds = {
-      kRegister, kList, kList, kDone, kCommit, kWant, kNotYet, kAsk, kWait, kAhead};
+      kRegister, kList, kList, kDone, kCommit, kWant, kNotYet, kAsk, kAskProgress, kWait, kAhead};
   auto to = message.initRoot<schema::ReduceNote>();
   to.setKind(static_cast<std::uint8_t>(kKinds.at(note.what.index())));
   to.setAttempt(note.attempt);

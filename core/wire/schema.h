@@ -52,6 +52,7 @@ enum class NoteKind : std::uint8_t {
   kNotYet,
   kWait,
   kAhead,
+  kAskProgress,
 };
 
 }  // namespace starling::wire

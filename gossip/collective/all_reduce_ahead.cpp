@@ -27,7 +27,7 @@ void AllReduceMachine::hear_of_further(Member from, Progress next, Members donor
 // It has begun a later one. Where that follows ours, it has the mean.
 void AllReduceMachine::hear_of_later(Member from, Progress at) {
   if (!may_follow(at)) return hear_of_further(from, at, {from});
-  if (current_) send(from, current_->at, 0, reduce::Ask{});
+  if (current_) send(from, current_->at, 0, reduce::AskProgress{});
 }
 
 // It comes right after ours, whatever the mean of ours will be of.
@@ -39,7 +39,7 @@ bool AllReduceMachine::may_follow(Progress at) const {
 void AllReduceMachine::look_ahead() {
   if (!current_ || catch_up() || !claims_.asks_others(now_, options_.answer)) return;
   for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_ && !claims_.has(m)) send(m, current_->at, 0, reduce::Ask{});
+    if (m != self_ && !claims_.has(m)) send(m, current_->at, 0, reduce::AskProgress{});
   }
 }
 

@@ -93,7 +93,7 @@ void AllReduceMachine::handle(Begin& begin) {
   look_ahead();
   if (!current_) return;
   for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
-    if (liveness_.silent_since(m)) send(m, begin.at, 0, reduce::Ask{});
+    if (liveness_.silent_since(m)) send(m, begin.at, 0, reduce::AskProgress{});
   }
   const auto committed = std::exchange(committed_, {});
   auto told = std::exchange(told_, {});

@@ -86,6 +86,7 @@ class AllReduceMachine final : public Reducer {
   void receive(Member from, Progress at, Attempt attempt, reduce::List& list);
   void receive(Member from, Progress at, Attempt attempt, reduce::Standing& standing);
   void receive(Member from, Progress at, Attempt attempt, reduce::Ask&);
+  void receive(Member from, Progress at, Attempt, reduce::AskProgress&);
   void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void take_part_in(Attempt attempt);
   void try_again_with(Member gatherer);

@@ -239,7 +239,7 @@ void AllReduceMachine::probe_others() {
 // Who ends the exchange, or has ended it, answers with the commit.
 void AllReduceMachine::ask_where_others_are() {
   for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send(m, current_->at, 0, reduce::Ask{});
+    if (m != self_) send(m, current_->at, 0, reduce::AskProgress{});
   }
 }
 
@@ -318,8 +318,7 @@ void AllReduceMachine::resend(Member to) {
 
 void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce::Ask&) {
   if (answer_if_over(from, at, attempt, reduce::Wait{})) return;
-  if (at == open() && attempt == 0) askers_.insert(from);
-  if (current_ && at == current_->at && attempt != 0) {
+  if (current_ && at == current_->at) {
     if (!is_plausible(from, attempt)) return;
     if (attempt < current_->promised) {
       return send(from, at, current_->promised, reduce::Ask{});
@@ -337,6 +336,13 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
   }
   send(from, at, attempt, reduce::Wait{});
+  if (at > open()) hear_of_later(from, at);
+}
+
+void AllReduceMachine::receive(Member from, Progress at, Attempt, reduce::AskProgress&) {
+  if (answer_if_over(from, at, 0, reduce::Wait{})) return;
+  if (at == open()) askers_.insert(from);
+  send(from, at, 0, reduce::Wait{});
   if (at > open()) hear_of_later(from, at);
 }
 

@@ -26,6 +26,7 @@ Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange =
 bool wants_an_answer(const Note& note) {
   return std::holds_alternative<reduce::Register>(note.what) ||
          std::holds_alternative<reduce::Ask>(note.what) ||
+         std::holds_alternative<reduce::AskProgress>(note.what) ||
          std::holds_alternative<reduce::Want>(note.what);
 }
 

@@ -135,6 +135,7 @@ TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
                                          reduce::Commit{both},
                                          reduce::Want{},
                                          reduce::Ask{},
+                                         reduce::AskProgress{},
                                          reduce::NotYet{},
                                          reduce::Wait{},
                                          reduce::Ahead{both}};

@@ -145,28 +145,24 @@ TEST(AllReduceDigest, ARootWaitsForTheWayDownAsLongAsForTheWayUp) {
                            testing::member_names(3));
   TimePoint now{};
   const auto on = [&](Event event) { return machine.on(std::move(event), now); };
-  const auto end_exchange =
-      [&](Exchange exchange, Duration up, Duration down) {
-        const Progress at = testing::at(exchange);
-        std::vector<Action> actions = on(Begin{at, all_floats(3)});
-        for (const Member m : {1U, 2U}) actions = on(note(m, reduce::Register{}, exchange, 1));
-        EXPECT_EQ(told<reduce::List>(actions, 2).size(), 1U);
-        now += up;
-        (void)on(PieceReceived{1, 1, at, 1, place_of(Phase::kUp, 0), all_floats(3)});
-        (void)on(PieceReceived{2, 1, at, 1, place_of(Phase::kUp, 1), all_floats(3)});
-        now += down;
-        const auto waiting = on(Tick{});
-        const auto asks = told<reduce::Ask>(waiting);
-        ASSERT_EQ(asks.size(), waiting.size());
-        for (const auto& ask : asks) {
-          ASSERT_EQ(ask.attempt, 0U)
-              << "all may be asked whether they are there, but no other attempt begins";
-        }
-        const reduce::Done done{digest_of_floats(all_floats(3))};
-        (void)on(note(1, done, exchange, 1));
-        const auto ended = on(note(2, done, exchange, 1));
-        EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
-      };
+  const auto end_exchange = [&](Exchange exchange, Duration up, Duration down) {
+    const Progress at = testing::at(exchange);
+    std::vector<Action> actions = on(Begin{at, all_floats(3)});
+    for (const Member m : {1U, 2U}) actions = on(note(m, reduce::Register{}, exchange, 1));
+    EXPECT_EQ(told<reduce::List>(actions, 2).size(), 1U);
+    now += up;
+    (void)on(PieceReceived{1, 1, at, 1, place_of(Phase::kUp, 0), all_floats(3)});
+    (void)on(PieceReceived{2, 1, at, 1, place_of(Phase::kUp, 1), all_floats(3)});
+    now += down;
+    const auto waiting = on(Tick{});
+    const auto asks = told<reduce::AskProgress>(waiting);
+    ASSERT_EQ(asks.size(), waiting.size())
+        << "all may be asked whether they are there, but no other attempt begins";
+    const reduce::Done done{digest_of_floats(all_floats(3))};
+    (void)on(note(1, done, exchange, 1));
+    const auto ended = on(note(2, done, exchange, 1));
+    EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
+  };
   end_exchange(0, std::chrono::milliseconds(100), std::chrono::milliseconds(100));
   for (Exchange exchange = 1; exchange < 4; ++exchange) {
     end_exchange(exchange, std::chrono::milliseconds(1500), std::chrono::milliseconds(1500));

@@ -294,9 +294,9 @@ TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
   };
   EXPECT_EQ(answer(reduce::Want{}, 4).what, reduce::What(reduce::NotYet{}));
   EXPECT_EQ(answer(reduce::Register{}, 3).what, reduce::What(reduce::Wait{}));
-  EXPECT_EQ(answer(reduce::Ask{}, 3).what, reduce::What(reduce::Wait{}));
-  EXPECT_EQ(answer(reduce::Ask{}, 2).what, reduce::What(reduce::Ahead{{1}}));
-  EXPECT_EQ(answer(reduce::Ask{}, 2).at, testing::at(3));
+  EXPECT_EQ(answer(reduce::AskProgress{}, 3).what, reduce::What(reduce::Wait{}));
+  EXPECT_EQ(answer(reduce::AskProgress{}, 2).what, reduce::What(reduce::Ahead{{1}}));
+  EXPECT_EQ(answer(reduce::AskProgress{}, 2).at, testing::at(3));
   (void)machine.on(Copied{}, TimePoint{});
   EXPECT_EQ(answer(reduce::Want{}, 4).what, reduce::What(reduce::Ahead{{0, 2}}));
   EXPECT_EQ(answer(reduce::Want{}, 4).at, testing::at(5));
@@ -334,7 +334,7 @@ TEST(AllReduceFaults, WhoHearsOfTheNextExchangeAsksForTheMeanOfItsOwn) {
   AllReduceMachine machine({}, 1, 0, testing::member_names(3));
   (void)machine.on(Begin{testing::at(6), share({1, 2})}, TimePoint{});
   const auto sent = machine.on(note(2, reduce::Register{}, 7, 2), TimePoint{});
-  const auto asks = told<reduce::Ask>(sent, 2);
+  const auto asks = told<reduce::AskProgress>(sent, 2);
   ASSERT_EQ(asks.size(), 1U);
   EXPECT_EQ(asks[0].at, testing::at(6));
 }

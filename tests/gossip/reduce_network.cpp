@@ -54,6 +54,7 @@ std::string describe(const reduce::Done&) { return "done"; }
 std::string describe(const reduce::Want&) { return "want"; }
 std::string describe(const reduce::NotYet&) { return "not yet"; }
 std::string describe(const reduce::Ask&) { return "ask"; }
+std::string describe(const reduce::AskProgress&) { return "ask progress"; }
 std::string describe(const reduce::Wait&) { return "wait"; }
 
 }  // namespace

@@ -179,7 +179,8 @@ void flood(PeerWorld& world) {
           links.send(to, protocol::Swim{.epoch = 1, .sequence = ++*sequence, .target = to});
           links.send(to, protocol::RosterAsk{.epoch = 1});
           links.send(to, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
-          links.send(to, ReduceNote{.epoch = 1, .at = {.exchange = 100}, .what = reduce::Ask{}});
+          links.send(
+              to, ReduceNote{.epoch = 1, .at = {.exchange = 100}, .what = reduce::AskProgress{}});
           links.send(to, protocol::MixAsk{.epoch = 1, .exchange = 100});
         }
       });

@@ -288,6 +288,7 @@ std::vector<std::string> garbage() {
       protocol::reduce::Commit{{0, 1}},
       protocol::reduce::Want{},
       protocol::reduce::Ask{},
+      protocol::reduce::AskProgress{},
       protocol::reduce::Ahead{{0, 1}}};
   for (const protocol::reduce::What& what : notes) {
     all.push_back(frame(protocol::ReduceNote{

@@ -87,7 +87,7 @@ TEST(Layout, ANoteThatNamesAMeanHasItsDigest) {
   for (const unsigned kind : {0U, 1U, 5U, 6U, 7U, 8U}) {
     for (const std::size_t bytes : {0U, 32U, 33U}) EXPECT_TRUE(decode_note(kind, 0, bytes)) << kind;
   }
-  EXPECT_EQ(decode_note(9, 0, 0).error().code(), "bad-message");
+  EXPECT_EQ(decode_note(10, 0, 0).error().code(), "bad-message");
 }
 
 TEST(Layout, AnEmptyMessageIsRefusedWhereFieldsAreNeeded) {

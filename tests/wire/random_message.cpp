@@ -304,6 +304,8 @@ protocol::reduce::What what(Rng& rng) {
     case 7:
       return Ask{};
     case 8:
+      return AskProgress{};
+    case 9:
       return Wait{};
     default:
       return Ahead{members(rng)};

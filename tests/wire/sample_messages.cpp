@@ -321,6 +321,7 @@ std::vector<Sample> sample_messages() {
       {"reduce_want_v1", note(reduce::Want{digest(0x90)})},
       {"reduce_not_yet_v1", note(reduce::NotYet{})},
       {"reduce_ask_v1", note(reduce::Ask{})},
+      {"reduce_ask_progress_v1", note(reduce::AskProgress{})},
       {"reduce_wait_v1", note(reduce::Wait{})},
       {"reduce_ahead_v1", note(reduce::Ahead{{0, 2}})},
       {"peer_report_v1",
