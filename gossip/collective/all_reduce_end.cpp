@@ -179,6 +179,11 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
                     fmt::format("{} was ready {} after most others", names_[last->first],
                                 seconds(last->second - *gather_->most_at())));
   }
+  if (list->last && list->last->first != self_ && is_cause(list->last->second, 2)) {
+    return say_slow(list->last->first,
+                    fmt::format("{} was done {} after the others", names_[list->last->first],
+                                seconds(list->last->second)));
+  }
   const auto* const first = list->first_wait();
   if (first == nullptr) return;
   const auto& [by, waited] = *first;

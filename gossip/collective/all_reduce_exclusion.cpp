@@ -102,11 +102,15 @@ void AllReduceMachine::charge_waits() {
   if (cause && cause->second.wrong) charge(cause->first, cause->second, now_);
   if (current_ && current_->joined != 0) {
     if (const auto wait = registered.find_wait(sources)) {
-      charge(wait->first, wait->second, current_->joined_at);
-    } else if (!cause) {
-      for (const Member m : overdue) charge(self_, m, current_->joined_at);
+      charge(wait->first, wait->second, current_->charged_until);
+    } else {
+      for (const Member m : overdue) {
+        const bool complains = cause && cause->first == m;
+        charge(complains ? m : self_, complains ? cause->second.member : m,
+               current_->charged_until);
+      }
     }
-    current_->joined_at = now_;  // once
+    current_->charged_until = now_;
   }
   charge_late();
 }
@@ -117,6 +121,22 @@ void AllReduceMachine::charge_late() {
   for (const Member m : gather_->stragglers(view())) {
     records_->was_late(names_[self_], names_[m], charged_wait(*gather_->most_at()), now_);
   }
+}
+
+// Of a list, when the others have had the mean for longer than it takes from one to the next.
+void AllReduceMachine::charge_last(const SentList& list) {
+  const Duration usual = 2 * pieces_.usual() + piece_wait() / 4;
+  if (list.awaited.size() != 1 || !list.is_any_done() || now_ <= list.progress_at + usual) return;
+  charge(self_, *list.awaited.begin(),
+         current_ ? std::max(list.progress_at, current_->charged_until) : list.progress_at);
+}
+
+// To one that goes on to another attempt, so that all begin again, and names nobody for whom it
+// waited.
+void AllReduceMachine::charge_leaving(Member from, const Registration& its) {
+  const SentList* const list = gather_ ? gather_->list() : nullptr;
+  const bool leaves = list != nullptr && list->awaited.contains(from) && !its.blame && !its.fresh;
+  if (leaves && charges_waits()) charge(self_, from, std::exchange(current_->charged_until, now_));
 }
 
 void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
@@ -149,7 +169,8 @@ Member AllReduceMachine::cause_of(Member by, const Blame& blame) {
   const bool is_by = records_->sends_wrong(names_[by], now_);
   const bool is_of = records_->sends_wrong(names_[of], now_);
   if (is_by != is_of) return is_by ? by : of;
-  return records_->take_turns(names_[by], names_[of]) == names_[by] ? by : of;
+  const Exchange exchange = gather_->at().exchange;
+  return records_->take_turns(names_[by], names_[of], exchange) == names_[by] ? by : of;
 }
 
 }  // namespace starling::collective

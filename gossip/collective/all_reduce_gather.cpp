@@ -34,6 +34,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   }
   if (current_ && attempt > current_->promised) {
     if (!current_->bounds.follows(from, attempt, current_->promised)) return;
+    charge_leaving(from, registration);
     take_part_in(attempt);
   }
   Gathering& gather = open_gather(at, attempt);
@@ -209,13 +210,15 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
 void AllReduceMachine::note_done(Member member, const reduce::Done& done) {
   SentList* const list = gather_ ? gather_->list() : nullptr;
   if (list == nullptr || !list->awaited.contains(member)) return;
-  // The last one, when the others have had the mean for longer than it takes from one to the next.
-  const Duration usual = 2 * pieces_.usual() + piece_wait() / 4;
-  const bool is_last = list->awaited.size() == 1 && list->is_any_done() && member != self_;
-  if (is_last && now_ > list->progress_at + usual) charge(self_, member, list->progress_at);
+  charge_last(*list);
+  if (list->awaited.size() == 1) list->last = {member, now_ - list->progress_at};
   list->awaited.erase(member);
   list->done[done.sha256].push_back(member);
-  if (done.waited && done.waited->of < names_.size()) {
+  const auto is_possible = [&](const Waited& its) {
+    return its.of < names_.size() &&
+           std::chrono::milliseconds(its.milliseconds) <= now_ - list->sent_at;
+  };
+  if (done.waited && is_possible(*done.waited)) {
     list->waits.emplace_back(member, *done.waited);
   }
   list->progress_at = now_;  // our own end too: the root of a tree has the mean first

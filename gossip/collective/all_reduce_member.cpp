@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "gossip/collective/all_reduce_machine.h"
 
@@ -34,7 +35,11 @@ void AllReduceMachine::promise(Attempt attempt) {
   c.promised_at = now_;
   c.leave_attempt();
   if (gather_ && gather_->attempt() < attempt) {
-    if (gather_->list() == nullptr) charge_late();
+    if (const SentList* const list = gather_->list()) {
+      charge_last(*list);
+    } else {
+      charge_late();
+    }
     if (owner(attempt) != self_) drop_gather(attempt);
     gather_.reset();
   }
@@ -62,9 +67,10 @@ void AllReduceMachine::report() {
 
 // A link or a question alone is no sign that the gatherer gets on.
 void AllReduceMachine::report_again() {
-  const TimePoint since = current_->waits_since;
+  Participation& c = *current_;
+  const auto wait = std::pair(c.waits_since, c.has_resumed);
   report();
-  current_->waits_since = since;
+  std::tie(c.waits_since, c.has_resumed) = wait;
 }
 
 Registration AllReduceMachine::registration() const {
@@ -88,7 +94,7 @@ void AllReduceMachine::begin_attempt(Attempt attempt, bool weak, const Members& 
   c.wait(now_);
   c.weak = weak || !is_quorum(members.size());
   c.joined = attempt;
-  c.joined_at = now_;
+  c.joined_at = c.charged_until = now_;
   c.waited.reset();
   c.blame.reset();
 }
@@ -99,7 +105,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
   // It was the cause for which all waited, as the gatherer found.
   if (c.blame && list.apart == c.blame->member) {
     if (!c.blame->wrong) liveness_.call_silent(c.blame->member, now_);
-    charge(self_, *c.blame, c.joined_at);
+    charge(self_, *c.blame, c.charged_until);
   }
   // How late the last one was, as far as a member sees it that may be the next gatherer.
   if (from != self_ && c.joined == 0) {
@@ -283,6 +289,7 @@ void AllReduceMachine::stop_waiting() {
   if (silent == gatherer) liveness_.call_silent(silent, now_);
   if (silent == gatherer && charges_waits()) {
     charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
+    c.charged_until = now_;
   }
   try_again_with(next);
 }

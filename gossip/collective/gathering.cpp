@@ -57,7 +57,7 @@ Members Gathering::heartbeat(const GatherView& view) {
 const SentList& Gathering::set_list(SentList list, TimePoint now) {
   list.weak = !registered_.backs(list.to);
   list.awaited = {list.to.begin(), list.to.end()};
-  list.progress_at = now;
+  list.sent_at = list.progress_at = now;
   return list_.emplace(std::move(list));
 }
 

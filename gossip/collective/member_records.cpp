@@ -104,10 +104,12 @@ bool MemberRecords::sends_wrong(const std::string& member, TimePoint now) const 
   return its != sums.end() && its->second.are_with_several();
 }
 
-const std::string& MemberRecords::take_turns(const std::string& a, const std::string& b) {
-  bool& was_first = turns_[std::minmax(a, b)];
-  was_first = !was_first;
-  return was_first ? std::min(a, b) : std::max(a, b);
+const std::string& MemberRecords::take_turns(const std::string& a, const std::string& b,
+                                             protocol::Exchange exchange) {
+  const auto [found, is_new] = turns_.try_emplace(std::minmax(a, b), Turn{exchange, true});
+  Turn& turn = found->second;
+  if (!is_new && turn.exchange != exchange) turn = {exchange, !turn.is_first};
+  return turn.is_first ? std::min(a, b) : std::max(a, b);
 }
 
 std::set<std::string> MemberRecords::over_complaints(const std::string& self, TimePoint now) const {

@@ -45,8 +45,9 @@ class MemberRecords {
   // Whether it has a part in complaints with several others, as who sends wrong numbers, or says so
   // of others: one pair of members says nothing of either, however often they complain.
   bool sends_wrong(const std::string& member, TimePoint now) const;
-  // Of a pair of which nothing else is known: whose turn it is to be left out.
-  const std::string& take_turns(const std::string& a, const std::string& b);
+  // Of a pair of which nothing else is known: whose turn it is to be left out of this exchange.
+  const std::string& take_turns(const std::string& a, const std::string& b,
+                                protocol::Exchange exchange);
   // Who has used up its budget by complaints with several others, or with `self`.
   std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
 
@@ -88,7 +89,11 @@ class MemberRecords {
   Budgets waits_;
   Budgets late_;  // of these, since they came last
   Budgets complaints_;
-  std::map<Pair, bool> turns_;  // the first of the pair was left out last
+  struct Turn {
+    protocol::Exchange exchange = 0;
+    bool is_first = false;  // of the pair
+  };
+  std::map<Pair, Turn> turns_;  // who was left out last
   std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;

@@ -23,6 +23,7 @@ Participation::Participation(const Begin& begin, Member own, std::size_t count, 
       input(begin.input),
       distance_max(begin.distance_max),
       begun_at(now),
+      charged_until(now),
       bounds(count),
       early(input.values.size(), count),
       waits_since(now) {}
@@ -50,7 +51,8 @@ void Participation::resume(TimePoint now) {
 
 void Participation::note_wait(Member of, std::size_t step, TimePoint now) {
   const auto wait = std::chrono::floor<std::chrono::milliseconds>(now - waits_since).count();
-  if (std::cmp_less_equal(wait, waited ? waited->milliseconds : 0)) return;
+  // Who waited for one that waited itself, for the first piece, waits for a later one too.
+  if (std::cmp_less_equal(wait, waited ? 2 * std::uint64_t{waited->milliseconds} : 0)) return;
   constexpr std::int64_t kWaitMax = std::numeric_limits<std::uint32_t>::max();
   waited = Waited{.of = of,
                   .piece = piece_number(step),

@@ -64,8 +64,9 @@ struct Participation {
   TimePoint promised_at{};
   Attempt joined = 0;  // the last one whose list has come
   TimePoint joined_at{};
-  bool weak = false;  // its mean is
-  Mean held;          // attempt 0: none
+  TimePoint charged_until;  // for what it waits, to those that it waited for
+  bool weak = false;        // its mean is
+  Mean held;                // attempt 0: none
   TimePoint held_at{};
   std::optional<Run> run;
   std::optional<reduce::Standing> fetch;   // to be accepted in the attempt at hand

@@ -23,6 +23,9 @@ struct SentList {
   std::set<Member> awaited = {};                        // who has not said that it is done
   std::map<Sha256Digest, Members> done = {};            // who holds which mean
   std::vector<std::pair<Member, Waited>> waits = {};    // of each, for a piece
+  std::optional<std::pair<Member, Duration>> last =
+      {};  // to be done, and how long after the others
+  TimePoint sent_at = {};
   TimePoint progress_at = {};
 
   bool stands() const { return mean.attempt != 0; }

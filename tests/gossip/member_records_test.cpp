@@ -101,8 +101,10 @@ TEST_F(Records, OneThatComplainsOfAnotherBringsNothingUponIt) {
 }
 
 TEST_F(Records, TwoOfWhomNothingElseIsKnownTakeTurns) {
-  EXPECT_NE(records_.take_turns("a", "l"), records_.take_turns("l", "a"));
-  EXPECT_NE(records_.take_turns("a", "l"), records_.take_turns("a", "l"));
+  const std::string first = records_.take_turns("a", "l", 7);
+  EXPECT_EQ(records_.take_turns("l", "a", 7), first) << "one exchange is one turn";
+  EXPECT_NE(records_.take_turns("a", "l", 8), first);
+  EXPECT_EQ(records_.take_turns("a", "l", 9), first);
 }
 
 TEST_F(Records, WhoGaveNoMeanIsAskedLastUntilItGivesOne) {

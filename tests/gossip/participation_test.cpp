@@ -62,9 +62,13 @@ TEST_F(Part, BlamesWhoItHasWaitedForHalfAsLongAsItWould) {
   EXPECT_EQ(part_.blame_at(patience_, liveness_, kBegun + 1s), part_.blame);
 }
 
-TEST_F(Part, SaysForWhosePieceItWaitedLongest) {
+// On a ring whoever waited for the first piece waits as long for a later one, of one that waited
+// itself.
+TEST_F(Part, SaysForWhosePieceItWaitedFirstOfTheLongest) {
+  part_.note_wait(1, 2, kBegun + 10ms);
   part_.note_wait(0, 4, kBegun + 30ms);
   part_.note_wait(2, 5, kBegun + 20ms);
+  part_.note_wait(2, 6, kBegun + 50ms);
   EXPECT_EQ(part_.done().waited, (Waited{.of = 0, .piece = 5, .milliseconds = 30}));
 }
 

@@ -676,6 +676,70 @@ TEST(AllReduceHostile, WhoClaimsAMeanAfterTheFirstListIsSeldomWaitedFor) {
   }
 }
 
+// Before it would be left, after every list of an exchange.
+TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
+  for (const bool withholds_pieces : {false, true}) {
+    for (const Member self : {2U, 4U}) {
+      SCOPED_TRACE(::testing::Message() << withholds_pieces << ", member " << self);
+      World world = liars_world(1);
+      world.exchanges = 120;
+      world.seconds_max = 3000;
+      ReduceNetwork network(world);
+      network.do_not_await(self);
+      std::map<Exchange, std::set<Attempt>> left;
+      network.forge = [&](Member from, Member to, Note& note) {
+        const Exchange exchange = note.at.exchange;
+        std::set<Attempt>& attempts = left[exchange];
+        if (from == self) return !(says<reduce::Done>(note) && attempts.contains(note.attempt));
+        const bool is_list = says<reduce::List>(note) || says<reduce::Standing>(note);
+        if (to != self || !is_list || exchange == 0) return true;
+        const bool leaves = attempts.size() < 4;
+        if (withholds_pieces) network.delay_pieces(self, leaves ? 1e6 : 0);
+        if (!leaves || !attempts.insert(note.attempt).second) return true;
+        network.after(withholds_pieces ? 1.4 : 2.1, [&, from, note] {
+          network.tell(self, from, about(note.at, note.attempt + kOfLiar, reduce::Register{}));
+        });
+        return true;
+      };
+      ASSERT_EQ(network.run(), "") << network.trace();
+      EXPECT_EQ(network.disagreement(self), "");
+      const auto seconds = network.exchange_seconds();
+      const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+      EXPECT_LT(std::accumulate(half, seconds.end(), 0.0) / 60, 0.5);
+      for (Member m = 0; m < kOfLiar; ++m) {
+        EXPECT_EQ(is_named(network, m, "has held up the others"), m == self) << m;
+      }
+    }
+  }
+}
+
+// A complaint in the registration that follows does not hide that all waited for it.
+TEST(AllReduceHostile, WhoComplainsAfterItHeldOthersUpIsSeldomWaitedFor) {
+  std::map<bool, double> seconds;
+  for (const bool complains : {false, true}) {
+    constexpr Member kSelf = 2;
+    World world = liars_world(1);
+    world.exchanges = 100;
+    ReduceNetwork network(world);
+    network.do_not_await(kSelf);
+    std::set<Exchange> listed;
+    network.forge = [&](Member from, Member to, Note& note) {
+      const bool is_list = says<reduce::List>(note) || says<reduce::Standing>(note);
+      if (from != kSelf && to == kSelf && is_list) listed.insert(note.at.exchange);
+      if (from != kSelf) return true;
+      auto* const its = std::get_if<reduce::Register>(&note.what);
+      const bool is_again = its != nullptr && listed.contains(note.at.exchange);
+      if (is_again && complains) its->blame = protocol::Blame{3, 1, true};
+      return !says<reduce::Done>(note);
+    };
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_TRUE(is_named(network, kSelf, "has held up the others"));
+    const auto each = network.exchange_seconds();
+    seconds[complains] = std::accumulate(each.begin(), each.end(), 0.0);
+  }
+  EXPECT_LT(seconds[true], 1.2 * seconds[false]);
+}
+
 // The gatherer is still training when the only two that registered leave each other nothing.
 TEST(AllReduceHostile, WhoLeavesAGathererWithNobodyDoesNotMakeItSpin) {
   constexpr Member kSelf = 2;
@@ -698,7 +762,7 @@ TEST(AllReduceHostile, WhoLeavesAGathererWithNobodyDoesNotMakeItSpin) {
 
 // Below all deadlines, in each exchange: it is waited for, like one that is slow, and is named.
 TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
-  enum class Late { kNothing, kBeginning, kPieces, kLists, kCommits };
+  enum class Late { kNothing, kBeginning, kPieces, kDone, kLists, kCommits };
   using enum Late;
   constexpr double kLate = 1.5;
   for (const auto& [late, self] : {std::pair(kNothing, 0U),
@@ -706,6 +770,7 @@ TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
                                    {kBeginning, 2U},
                                    {kPieces, 0U},
                                    {kPieces, 2U},
+                                   {kDone, 2U},
                                    {kLists, 0U},
                                    {kCommits, 0U}}) {
     SCOPED_TRACE(::testing::Message() << static_cast<int>(late) << ", member " << self);
@@ -717,7 +782,11 @@ TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
       if (late == kBeginning) network.delay_begin(self, e, kLate);
     }
     network.forge = [&](Member from, Member to, Note& note) {
+      // Nobody has waited for so long.
+      auto* const done = std::get_if<reduce::Done>(&note.what);
+      if (done != nullptr && from == self) done->waited = {4, 1, 4'000'000'000};
       const bool is_late = from == self && ((late == kLists && says<reduce::List>(note)) ||
+                                            (late == kDone && done != nullptr) ||
                                             (late == kCommits && says<reduce::Commit>(note)));
       if (is_late) network.after(kLate, [&, from, to, note] { network.tell(from, to, note); });
       return !is_late;
@@ -737,10 +806,16 @@ TEST(AllReduceHostile, WhoIsLateBelowTheDeadlinesIsNamed) {
       const bool is_late_gatherer = is_late && self == 0 && late != kPieces;
       EXPECT_EQ(is_said(name + " was ready 1."), is_late && late == kBeginning && self != 0)
           << lines;
-      if (self != 0)
+      EXPECT_EQ(is_said(name + " was done 1."), is_late && late == kDone) << lines;
+      if (self != 0) {
         EXPECT_EQ(is_said("for numbers of " + name), is_late && late == kPieces) << lines;
-      if (late == kNothing || m != 0) EXPECT_FALSE(is_said(name + " gathers it")) << lines;
-      if (is_late_gatherer) EXPECT_TRUE(is_said(name + " gathers it")) << lines;
+      }
+      if (late == kNothing || m != 0) {
+        EXPECT_FALSE(is_said(name + " gathers it")) << lines;
+      }
+      if (is_late_gatherer) {
+        EXPECT_TRUE(is_said(name + " gathers it")) << lines;
+      }
     }
   }
 }

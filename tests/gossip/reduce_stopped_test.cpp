@@ -50,6 +50,18 @@ TEST(AStoppedMember, ReadsWhatItsListSaysBeforeItGivesUp) {
   EXPECT_FALSE(gatherer.is_silent(2));
 }
 
+// A question of the attempt at hand is no sign that the gatherer gets on.
+TEST(AStoppedMember, WaitsNoLongerWhereItIsAsked) {
+  AllReduceMachine member = begun(2, 4);
+  TimePoint now{};
+  while (member.waiting_for() == 0 && now < TimePoint{} + 60s) {
+    now = std::max(now, *member.next_deadline() + 600ms);
+    (void)member.on(Tick{}, now);
+    (void)member.on(note(3, reduce::Ask{}, 0, 1), now);
+  }
+  EXPECT_NE(member.waiting_for(), 0);
+}
+
 // The others are there, but nothing comes of it.
 TEST(AStoppedMember, LeavesAnAttemptAlsoWhenItIsAlwaysLate) {
   for (const Duration late : {Duration{}, Duration(400ms), Duration(600ms), Duration(2s)}) {
