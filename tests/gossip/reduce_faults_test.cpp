@@ -13,6 +13,7 @@ namespace {
 using testing::ReduceNetwork;
 using testing::World;
 using Choice = ShapeRule::Choice;
+using namespace std::chrono_literals;
 
 std::vector<Member> everyone_but(std::size_t members, std::vector<Member> dead) {
   std::vector<Member> rest;
@@ -327,6 +328,32 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
   }
   const PieceReceived mean{3, 1, testing::at(4), 1, place_of(Phase::kResult, 0), values};
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, now).back()));
+}
+
+// To the gatherer that was silent, until another sent its list; not from the clock's zero on.
+TEST(AllReduceFaults, AWaitForAGathererIsChargedOnce) {
+  TimePoint now = TimePoint{} + 5h;
+  AllReduceOptions options;
+  options.any_mean = true;
+  AllReduceMachine machine(options, 1, 2, testing::member_names(4), testing::at(1));
+  const auto records = std::make_shared<MemberRecords>(MemberRecords::Options{});
+  machine.share(records);
+  for (const Member m : {0U, 1U, 3U}) (void)machine.on(LinkUp{m, {}}, now);
+  const TimePoint begun_at = now;
+  (void)machine.on(Begin{testing::at(1), share({1, 2})}, now);
+  std::optional<Attempt> attempt;
+  while (!attempt && now < begun_at + 1min) {
+    for (const Member m : {1U, 3U}) (void)machine.on(note(m, reduce::Wait{}, 1, 0), now);
+    now += 10ms;
+    const auto registered = told<reduce::Register>(machine.on(Tick{}, now), 1);
+    if (!registered.empty()) attempt = registered[0].attempt;
+  }
+  ASSERT_TRUE(attempt);
+  now += 100ms;
+  const reduce::List list{.members = {1, 2, 3}, .apart = Member{0}};
+  (void)machine.on(note(1, list, 1, *attempt), now);
+  EXPECT_GT(records->owed("member 0", now), 1s);
+  EXPECT_LE(records->owed("member 0", now), now - begun_at);
 }
 
 // Who hears of a later exchange asks for the mean of its own.
