@@ -164,7 +164,7 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
   };
   const Member gatherer = owner(commit.attempt);
   if (gatherer != self_) {
-    const Duration for_list = c.joined_at - c.promised_at;
+    const Duration for_list = (c.joined == c.promised ? c.joined_at : now_) - c.promised_at;
     const Duration for_commit = c.held.attempt == commit.attempt ? now_ - c.held_at : Duration{};
     if (!is_cause(for_list + for_commit, 2)) return;
     return say_slow(

@@ -94,7 +94,7 @@ void AllReduceMachine::bar(Progress at) {
 
 // For what the exchange has waited until now, before it goes on.
 void AllReduceMachine::charge_waits() {
-  const auto overdue = history_.take_overdue();
+  const auto overdue = history_.take_overdue(gather_->at());
   const Registrations& registered = gather_->registered();
   const Members sources = history_.sources(gather_->at());
   // A complaint hides no wait.
@@ -131,12 +131,17 @@ void AllReduceMachine::charge_last(const SentList& list) {
          current_ ? std::max(list.progress_at, current_->charged_until) : list.progress_at);
 }
 
-// To one that goes on to another attempt, so that all begin again, and names nobody for whom it
-// waited.
-void AllReduceMachine::charge_leaving(Member from, const Registration& its) {
+// One that registers again, so that all begin again, and names nobody for whom it waited. Whether
+// it is left out, as it does so again and again.
+bool AllReduceMachine::leaves_too_often(Member from, const Registration& its) {
   const SentList* const list = gather_ ? gather_->list() : nullptr;
-  const bool leaves = list != nullptr && list->awaited.contains(from) && !its.blame && !its.fresh;
-  if (leaves && charges_waits()) charge(self_, from, std::exchange(current_->charged_until, now_));
+  if (list == nullptr || !list->awaited.contains(from) || its.blame) return false;
+  if (current_ && charges_waits()) {
+    charge(self_, from, std::exchange(current_->charged_until, now_));
+  }
+  if (!history_.has_many_lists(gather_->at())) return false;
+  exclude(from, "leaves one attempt after the other");
+  return true;
 }
 
 void AllReduceMachine::charge(Member by, Member of, TimePoint since) {

@@ -34,7 +34,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   }
   if (current_ && attempt > current_->promised) {
     if (!current_->bounds.follows(from, attempt, current_->promised)) return;
-    charge_leaving(from, registration);
+    if (leaves_too_often(from, registration)) return begin_again(self_);
     take_part_in(attempt);
   }
   Gathering& gather = open_gather(at, attempt);
@@ -42,8 +42,9 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   if (const SentList* const list = gather.list()) {
     if (list->has(from)) {
       const Registration& its = gather.registered().of(from);
-      return fresh && !its.fresh ? begin_again(self_)
-                                 : send(from, at, attempt, list->note(from, its));
+      if (!fresh || its.fresh) return send(from, at, attempt, list->note(from, its));
+      (void)leaves_too_often(from, registration);
+      return begin_again(self_);
     }
     if (!gather.registered().contains(from)) {
       arrivals_.learn(std::min(now_ - gather.first_at(), gather.lateness_max(view())));

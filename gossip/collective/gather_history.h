@@ -33,7 +33,9 @@ class GatherHistory {
 
   // Of the last list: others were done, and these did not say so.
   void set_overdue(std::set<Member> members) { lists_.overdue = std::move(members); }
-  std::set<Member> take_overdue() { return std::exchange(lists_.overdue, {}); }
+  std::set<Member> take_overdue(Progress at) {
+    return lists_.at == at ? std::exchange(lists_.overdue, {}) : std::set<Member>{};
+  }
 
   // Its registrations count no more in the exchange of the last list. Whether they did.
   bool exclude(Member member) { return lists_.excluded.insert(member).second; }
