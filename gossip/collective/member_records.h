@@ -11,6 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/seldom_line.h"
+#include "core/protocol/peer_messages.h"
 #include "gossip/progress/wait_budget.h"
 
 namespace starling::collective {

@@ -19,7 +19,6 @@ using protocol::Credit;
 using protocol::Envelope;
 using protocol::Introduction;
 using protocol::MixMessage;
-using protocol::ModelColumns;
 using protocol::PairMessage;
 using protocol::ReducePiece;
 using protocol::TaskEnded;
