@@ -228,14 +228,15 @@ Check check_clock(const IdentityDirectory& identity, std::optional<WallTime> coo
                 remedy);
 }
 
-// Whether peers that dial this device would find it.
-// At which others dial this device, as the roster that it holds says.
+// At which others dial this device, as the roster that it holds says; none once its run was
+// stopped.
 std::optional<identity::HostPort> dialled_address(const PreflightRequest& request,
                                                   const IdentityDirectory& identity) {
   SystemDisk disk;
   const auto held = gossip::load_held_roster(disk, request.state.gossip(), identity);
   if (!held || !*held) return std::nullopt;
   const identity::Roster& roster = (*held)->roster();
+  if (roster.stopped()) return std::nullopt;
   const auto place = roster.find(identity.identity().name);
   if (!place || roster.members[*place].address.empty()) return std::nullopt;
   const auto address = identity::parse_host_port(roster.members[*place].address);
@@ -243,12 +244,15 @@ std::optional<identity::HostPort> dialled_address(const PreflightRequest& reques
 }
 
 Check does_not_listen(const identity::HostPort& told) {
+  const std::string any = told.host.find(':') == told.host.npos ? "0.0.0.0" : "::";
   return failed("listen",
                 fmt::format("peers dial {}, as the roster says, and this device does not listen",
                             told.text()),
-                fmt::format("say listen = \"0.0.0.0:{}\" under [gossip] in edge.toml", told.port));
+                fmt::format("say listen = \"{}\" under [gossip] in edge.toml",
+                            identity::HostPort{any, told.port}.text()));
 }
 
+// Whether peers that dial this device would find it.
 Check check_listen(const PreflightRequest& request, const IdentityDirectory& identity,
                    const Clock& clock) {
   const std::string& listen = request.options->gossip.listen;
@@ -277,10 +281,11 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
   if (!told || told->port == where->port || where->port == 0) {
     return passed("listen", fmt::format("peers may dial {}", listen));
   }
-  return passed("listen",
-                fmt::format("on {}; peers dial {}, as the roster says: unless that port is "
-                            "forwarded to this one, say gossip.listen = \"{}:{}\"",
-                            listen, told->text(), where->host, told->port));
+  return passed(
+      "listen",
+      fmt::format("on {}; peers dial {}, as the roster says: unless that port is "
+                  "forwarded to this one, say gossip.listen = \"{}\"",
+                  listen, told->text(), identity::HostPort{where->host, told->port}.text()));
 }
 
 void print_text(const std::vector<Check>& checks, std::size_t columns, std::ostream& out) {

@@ -159,18 +159,20 @@ TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
 
 TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
   const auto self = *identity::IdentityDirectory::load(state_.identity());
-  const identity::Roster roster{
-      .federation = "kitchen",
-      .run = "faces",
-      .epoch = 1,
-      .issued = kNow,
-      .expires = kNow + hours(1),
-      .members = {{.name = "cam-7",
-                   .key = self.credentials().certificate.public_key_digest(),
-                   .address = "127.0.0.1:29502"}}};
-  SystemDisk disk;
-  ASSERT_TRUE(gossip::hold_roster(disk, state_.gossip(),
-                                  *identity::SignedRoster::sign(roster, coordinator_.coordinator)));
+  identity::Roster roster{.federation = "kitchen",
+                          .run = "faces",
+                          .epoch = 1,
+                          .issued = kNow,
+                          .expires = kNow + hours(1),
+                          .members = {{.name = "cam-7",
+                                       .key = self.credentials().certificate.public_key_digest(),
+                                       .address = "127.0.0.1:29502"}}};
+  const auto hold = [&] {
+    SystemDisk disk;
+    const auto made = *identity::SignedRoster::sign(roster, coordinator_.coordinator);
+    ASSERT_TRUE(gossip::hold_roster(disk, state_.gossip(), made));
+  };
+  hold();
   const auto checked = [this](const std::string& listen) {
     options_.gossip.listen = listen;
     auto printed = preflight_beside();
@@ -184,6 +186,17 @@ TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
   EXPECT_EQ(deaf.exit_code, 1);
   EXPECT_THAT(deaf.text, HasSubstr("this device does not listen"));
   EXPECT_THAT(deaf.text, HasSubstr("say listen = \"0.0.0.0:29502\" under [gossip]"));
+  roster.members[0].address = "[::1]:29502";
+  hold();
+  EXPECT_THAT(checked("").text, HasSubstr("say listen = \"[::]:29502\" under [gossip]"));
+  EXPECT_THAT(checked("[::1]:" + std::to_string(testing::free_port())).text,
+              HasSubstr("say gossip.listen = \"[::1]:29502\""));
+  roster.epoch = 2;
+  roster.settings = identity::stopped_settings();
+  hold();
+  const Printed stopped = checked("");
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.text;
+  EXPECT_THAT(stopped.text, Not(HasSubstr("listen")));
 }
 
 TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
