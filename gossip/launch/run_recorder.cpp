@@ -135,11 +135,13 @@ bool RunRecorder::has_all(protocol::Exchange exchange) const {
   });
 }
 
-// The last evaluation waits for everybody who is there or comes back, as long as anybody gets on.
+// The last evaluation waits for everybody who is there or comes back, as long as anybody gets on;
+// no earlier one waits longer, so that what the others have finished is not lost with it.
 TimePoint RunRecorder::deadline_of(protocol::Exchange exchange,
                                    const Evaluation& evaluation) const {
-  if (is_last(exchange)) return progressed_ + options_.patience;
-  return evaluation.first + options_.hand_in_deadline;
+  const TimePoint patience_ends = progressed_ + options_.patience;
+  if (is_last(exchange)) return patience_ends;
+  return std::min(patience_ends, evaluation.first + options_.hand_in_deadline);
 }
 
 std::optional<Measurement> RunRecorder::take_measurement(TimePoint now) {

@@ -236,6 +236,23 @@ TEST_F(RunRecorderTest, TheLastWaitsAsLongAsAnybodyGetsOn) {
   EXPECT_TRUE(recorder_.complete());
 }
 
+TEST_F(RunRecorderTest, WithLittlePatienceTheResultOfTheOthersIsKept) {
+  RunRecorder recorder(experiment_, pool_,
+                       {.hand_in_deadline = seconds(20), .patience = seconds(10)},
+                       {"node-1", "node-2", "node-3"}, at(0));
+  for (Node node = 0; node < 3; ++node) recorder.started(node, at(0));
+  for (const protocol::Exchange exchange : {1U, 3U}) {
+    for (const Node node : {0U, 1U}) recorder.handed_in(node, exchange, model(1), at(1));
+  }
+  EXPECT_EQ(recorder.next_deadline(), at(11));
+  ASSERT_TRUE(recorder.take_measurement(at(11)));
+  const auto last = recorder.take_measurement(at(11));
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->nodes_up, 2U);
+  EXPECT_TRUE(recorder.complete());
+  EXPECT_TRUE(recorder.unfinished()->message().starts_with("1 of 3 peers did not finish"));
+}
+
 TEST_F(RunRecorderTest, CountersGoOnOverARestart) {
   const auto report = [&](std::uint64_t step, double loss, std::uint64_t bytes, int second) {
     recorder_.reported(0,
