@@ -131,9 +131,11 @@ void add_prediction(Chart& chart, const Run& run, const std::string& name, int s
                           .line = Line::kPredicted});
 }
 
-// Far below the others' distances stand only those of models that rounding alone tells apart.
+// Far below the others' distances stand only those of models that rounding alone tells apart,
+// unless the others' are those of a run that an attack or its rate has ruined.
 void cut_rounding_errors(Chart& chart) {
   constexpr double kRounding = 1e-6;
+  constexpr double kSound = 1;  // a distance of models whose values are of the usual size
   double high = 0;
   bool is_below = false;
   const auto each = [&](auto&& look_at) {
@@ -144,6 +146,7 @@ void cut_rounding_errors(Chart& chart) {
     }
   };
   each([&](double value) { high = std::max(high, value); });
+  high = std::min(high, kSound);
   each([&](double value) { is_below = is_below || value < kRounding * high; });
   if (!is_below) return;
   chart.y.floor = kRounding * high;

@@ -355,6 +355,21 @@ TEST(ConsensusChart, IsNotStretchedToRoundingErrors) {
               Not(HasSubstr(">1e-8</text>")));
 }
 
+TEST(ConsensusChart, ShowsAPlainRunBesideARuinedOne) {
+  std::vector<report::Run> runs(2, testing::sample_run({{"topology.spec", "ring"}}, 0.5));
+  const std::vector<std::string> names = {"plain", "attacked"};
+  for (Evaluation& evaluation : runs[1].evaluations) {
+    evaluation.at(Measure::kConsensusDistance) = 4e36;
+  }
+  const Chart chart = consensus_chart({runs, names});
+  EXPECT_EQ(chart.y.floor, 0);
+  EXPECT_THAT(chart.note, Not(HasSubstr("rounding errors")));
+  for (Evaluation& evaluation : runs[0].evaluations) {
+    evaluation.at(Measure::kConsensusDistance) = 3e-10;
+  }
+  EXPECT_EQ(consensus_chart({runs, names}).y.floor, 1e-6) << "models that are the same";
+}
+
 TEST(ConsensusChart, BeginsWhereThereIsADistance) {
   report::Run run;
   run.topology = TopologyFacts{.slem = 0.5};
