@@ -60,20 +60,21 @@ Result<Run> read_unfinished(const std::filesystem::path& directory, std::string_
   return run;
 }
 
+// A file is missing, cannot be read or does not say what it should.
+Error damaged_run(const std::filesystem::path& directory, RunKind kind, const Error& why) {
+  const std::string again = kind == RunKind::kGossip
+                                ? fmt::format(", or remove {} and run it again", directory.string())
+                                : "";
+  return rejected("bad-run", fmt::format("{}: {}; restore the file{}", directory.string(),
+                                         why.message(), again));
+}
+
 // `record`: the text of summary.json or run.json.
 Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
                           std::string_view record) {
   auto run =
       kind == RunKind::kGossip ? read_simulation(directory, record) : parse_federated_run(record);
-  if (!run) {
-    if (run.error().code() != "bad-run") return run.error();
-    const std::string again =
-        kind == RunKind::kGossip
-            ? fmt::format(", or remove {} and run it again", directory.string())
-            : "";
-    return rejected("bad-run", fmt::format("{}: {}; restore the file{}", directory.string(),
-                                           run.error().message(), again));
-  }
+  if (!run) return damaged_run(directory, kind, run.error());
   run->directory = directory;
   return run;
 }
@@ -98,10 +99,11 @@ Result<Run> read_run(const std::filesystem::path& directory) {
                                 "--out writes at its end, nor a coordinator's run.json",
                                 directory.string()));
   }
-  STARLING_ASSIGN(const std::string record,
-                  simulation ? read_text_file(directory / "summary.json", kSummaryBytesMax)
-                             : read_text_file(directory / "run.json", kMetricsBytesMax));
-  return read_recorded(directory, simulation ? RunKind::kGossip : RunKind::kFederated, record);
+  const RunKind kind = simulation ? RunKind::kGossip : RunKind::kFederated;
+  const auto record = simulation ? read_text_file(directory / "summary.json", kSummaryBytesMax)
+                                 : read_text_file(directory / "run.json", kMetricsBytesMax);
+  if (!record) return damaged_run(directory, kind, record.error());
+  return read_recorded(directory, kind, *record);
 }
 
 bool is_whole(const Run& run) {

@@ -17,7 +17,8 @@ inline constexpr const char* kUnfinishedFile = "unfinished.json";
 inline constexpr const char* kCheckpointFile = "checkpoint.state";
 
 // Of an unfinished run, what is there so far. "no-run" where the directory holds neither; "bad-run"
-// as parse_simulation(). A topology.svg that is missing or above 4 MB is left out.
+// as parse_simulation(), and where a file of it is missing or cannot be read. A topology.svg that
+// is missing or above 4 MB is left out.
 [[nodiscard]] Result<Run> read_run(const std::filesystem::path& directory);
 
 // Whether it ended as it should: a coordinator leaves a record of failed runs, too.

@@ -194,6 +194,11 @@ Result<void> check_page(const std::filesystem::path& page) {
                     "{1}",
                     page.string(), (page / "comparison.html").string()));
   }
+  // A device or a pipe would be replaced.
+  if (std::filesystem::exists(page, ignored) && !std::filesystem::is_regular_file(page, ignored)) {
+    return config::usage_error(
+        fmt::format("--out {} is no regular file: name a new file", page.string()));
+  }
   const std::filesystem::path directory = page.has_parent_path() ? page.parent_path() : ".";
   if (!std::filesystem::is_directory(directory, ignored)) {
     return config::usage_error(

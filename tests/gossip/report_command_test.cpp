@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <CLI/App.hpp>
 #include <boost/json.hpp>
@@ -161,13 +162,16 @@ TEST_F(ReportCommand, LeavesOutADamagedRunAndShowsTheOthers) {
   const std::string line = "{\"step\": 0, \"eval_accuracy\": 0.9}\n";
   ASSERT_TRUE(write_durably(changed + "/metrics.jsonl", as_bytes(line)));
   ASSERT_TRUE(write_durably(a + "/metrics.jsonl", as_bytes(line + "rubbish\n")));
-  const Answer answer = report({a, changed, b, "--out", page});
+  const std::string lost = run("d", "torus");
+  std::filesystem::remove(lost + "/metrics.jsonl");
+  const Answer answer = report({a, changed, lost, b, "--out", page});
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.err, HasSubstr("note: " + a + ": metrics.jsonl, line 2: not JSON"));
   EXPECT_THAT(answer.err, HasSubstr("note: " + changed +
                                     ": metrics.jsonl has changed since the run ended, or cannot be "
                                     "read; restore it, or remove " +
                                     changed + " and run it again; it is left out"));
+  EXPECT_THAT(answer.err, HasSubstr("note: " + lost + ": cannot open " + lost + "/metrics.jsonl"));
   EXPECT_THAT(answer.out, HasSubstr("0.8125"));
   EXPECT_THAT(answer.out, Not(HasSubstr("0.9000")));
   const Answer alone = report({a});
@@ -181,6 +185,12 @@ TEST_F(ReportCommand, APageThatCannotBeWrittenIsSaidSo) {
   const Answer directory = report({path, "--out", path});
   EXPECT_EQ(directory.code, 2);
   EXPECT_THAT(directory.err, HasSubstr("--out " + path + " is a directory; name a file in it"));
+  const std::string pipe = (directory_.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Answer replaced = report({path, "--out", pipe});
+  EXPECT_EQ(replaced.code, 2);
+  EXPECT_THAT(replaced.err, HasSubstr("--out " + pipe + " is no regular file: name a new file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   const Answer missing = report({path, "--out", path + "/none/page.html"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("there is no directory " + path + "/none to write"));

@@ -389,7 +389,7 @@ TEST(RunDirectory, IsReadAndGetsItsPage) {
   const starling::testing::TemporaryDirectory directory;
   ASSERT_EQ(read_run(directory.path()).error().code(), "no-run");
   ASSERT_TRUE(write_durably(directory.path() / "summary.json", as_bytes(testing::summary())));
-  EXPECT_EQ(write_report(directory.path()).error().code(), "file-missing");
+  EXPECT_EQ(write_report(directory.path()).error().code(), "bad-run");
   ASSERT_TRUE(
       write_durably(directory.path() / "metrics.jsonl", as_bytes(testing::metrics_lines(4))));
   ASSERT_TRUE(write_report(directory.path()));
