@@ -170,8 +170,8 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
 
 int run_once(const SimulateFlags& flags, CommandContext& context) {
   if (!flags.out.empty() && flags.replay.empty()) {
-    const auto finished =
-        study::skip_finished(flags.out, asked_settings(flags), flags.format, context.out);
+    const auto finished = study::skip_finished(flags.out, asked_settings(flags), flags.format,
+                                               context.out, context.err);
     if (!finished) return config::report(finished.error(), context.err);
     if (*finished) return 0;
   }

@@ -44,6 +44,17 @@ std::map<std::string, std::string> parse_lines(const std::string& text) {
   return sums;
 }
 
+// Every run has a line for its record, which is the last, and a simulated one for these: of one
+// that is gone its file would be checked no more.
+bool lacks_lines(const fs::path& directory, const std::map<std::string, std::string>& sums) {
+  std::error_code ignored;
+  const auto lacks = [&](const char* name) {
+    return !sums.contains(name) && fs::exists(directory / name, ignored);
+  };
+  return lacks("run.json") || lacks("summary.json") || lacks("metrics.jsonl") ||
+         lacks("model.safetensors");
+}
+
 // What another content changes, and a copy too: inode, size and both times of change, of which one
 // cannot be set back.
 // "" of a file that changed just now, since a change within the same tick would not be seen.
@@ -93,6 +104,7 @@ std::vector<std::string> changed_files(const fs::path& directory) {
   if (!text && text.error().code() == "file-missing") return changed;
   const auto sums = parse_lines(text ? *text : "");
   if (sums.empty()) return {kSumsFile};
+  if (lacks_lines(directory, sums)) changed.emplace_back(kSumsFile);
   const auto kept = read_text_file(directory / kCheckedFile, kSumsBytesMax);
   const std::string known_text = kept ? *kept : "";
   const auto known = parse_lines(known_text);

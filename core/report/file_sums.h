@@ -29,8 +29,8 @@ std::string sum_of(const std::filesystem::path& file);
                                       std::span<const std::string> names,
                                       const std::string& record_name, std::string_view record);
 
-// The files that are there and have changed or cannot be read. None where the run is of an earlier
-// version; what was removed is no damage. Writes kCheckedFile.
+// The files that are there and have changed or cannot be read, kSumsFile where it lacks lines. None
+// where the run is of an earlier version; what was removed is no damage. Writes kCheckedFile.
 std::vector<std::string> changed_files(const std::filesystem::path& directory);
 
 }  // namespace starling::report

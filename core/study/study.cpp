@@ -481,13 +481,19 @@ std::string unfinished_words(const std::filesystem::path& directory) {
 }
 
 Result<bool> skip_finished(const std::filesystem::path& directory, const Settings& settings,
-                           config::OutputFormat format, std::ostream& out) {
+                           config::OutputFormat format, std::ostream& out, std::ostream& err) {
   const auto run = report::read_run(directory);
   if (!run && run.error().code() == "no-run") return false;
   if (!run) return run.error();
   if (!report::is_whole(*run)) return false;
   InputDigests digests;
   STARLING_TRY(check_same_finished(*run, directory, settings, digests));
+  const auto damage = report::check_unchanged(directory);
+  if (!damage) return damage.error().within(directory.string());
+  if (!damage->empty()) {
+    err << fmt::format("note: {}: {}\n", escape_controls(directory.string()),
+                       escape_controls(*damage));
+  }
   const std::filesystem::path page = directory / "report.html";
   if (format == config::OutputFormat::kJson) {
     json::object answer{{"finished", true}, {"report", page.string()}};

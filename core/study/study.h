@@ -91,10 +91,11 @@ std::optional<std::string> difference_to_unfinished(const std::filesystem::path&
 std::string unfinished_words(const std::filesystem::path& directory);
 
 // Whether the directory holds this run, finished, so that it need not run again: then says so.
-// "out-not-empty" where it holds a finished run of other settings, or whose files have changed.
+// "out-not-empty" where it holds a finished run of other settings, or of input files that have
+// changed; "bad-run" where its own results have. Of its other files that is a note on `err`.
 [[nodiscard]] Result<bool> skip_finished(const std::filesystem::path& directory,
                                          const Settings& settings, config::OutputFormat format,
-                                         std::ostream& out);
+                                         std::ostream& out, std::ostream& err);
 
 struct Surroundings {
   const Clock& clock;

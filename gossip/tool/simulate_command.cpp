@@ -235,8 +235,9 @@ Result<config::ExitCode> run_command(SimulateFlags& flags, CommandContext& conte
   if (flags.study.wanted()) return run_study(flags, context);
   STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
   if (!flags.out.empty()) {
-    STARLING_ASSIGN(const bool finished, study::skip_finished(flags.out, recorded_settings(flags),
-                                                              flags.format, context.out));
+    STARLING_ASSIGN(const bool finished,
+                    study::skip_finished(flags.out, recorded_settings(flags), flags.format,
+                                         context.out, context.err));
     if (finished) return config::ExitCode::kOk;
   }
   STARLING_TRY(run_once(flags, context));

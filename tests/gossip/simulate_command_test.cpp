@@ -337,6 +337,27 @@ TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
   EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
 }
 
+TEST_F(SimulateCommand, AFinishedRunWhoseFilesHaveChangedIsNotTakenForWhole) {
+  const std::string out = path("run");
+  ASSERT_EQ(run_small({"--out", out}).code, 0);
+  ASSERT_TRUE(write_durably(out + "/topology.svg", as_bytes(std::string("<svg/>"))));
+  const Answer drawing = run_small({"--out", out});
+  EXPECT_EQ(drawing.code, 0);
+  EXPECT_EQ(drawing.err,
+            "note: " + out + ": topology.svg has changed since the run ended, or cannot be read\n");
+  EXPECT_THAT(drawing.out, HasSubstr("holds this run, finished"));
+  std::string metrics = *read_text_file(out + "/metrics.jsonl", 1 << 20);
+  const std::size_t at = metrics.find("\"eval_accuracy\":0.") + 18;
+  metrics[at] = metrics[at] == '9' ? '8' : '9';
+  ASSERT_TRUE(write_durably(out + "/metrics.jsonl", as_bytes(metrics)));
+  const Answer changed = run_small({"--out", out});
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_EQ(changed.err, "error: " + out +
+                             ": metrics.jsonl has changed since the run ended, or cannot be read; "
+                             "restore it, or remove " +
+                             out + " and run it again\n");
+}
+
 TEST_F(SimulateCommand, ARunOfLaunchIsCalledSo) {
   const std::string out = path("out");
   ASSERT_EQ(run_small({"--out", out}).code, 0);

@@ -444,6 +444,16 @@ TEST_F(StudyDirectory, FilesThatHaveChangedSinceTheRunEndedAreNamed) {
   EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
   ASSERT_TRUE(write_durably(file("b", kSumsFile), ByteView()));
   EXPECT_THAT(changed_files(directory_.path() / "b"), ElementsAre(kSumsFile));
+  const std::string sums = read_text_file(file("c", kSumsFile), 1 << 20).value();
+  for (const std::size_t bytes :
+       {sums.size() / 2, sums.size() - 2, sums.rfind('\n', sums.size() - 2) + 1}) {
+    ASSERT_TRUE(write_durably(file("c", kSumsFile), as_bytes(sums.substr(0, bytes))));
+    EXPECT_THAT(changed_files(directory_.path() / "c"), ElementsAre(kSumsFile)) << bytes;
+  }
+  ASSERT_TRUE(write_durably(file("c", kSumsFile), as_bytes(sums.substr(sums.find('\n') + 1))));
+  EXPECT_THAT(changed_files(directory_.path() / "c"), ElementsAre(kSumsFile))
+      << "without the first";
+  ASSERT_TRUE(write_durably(file("c", kSumsFile), as_bytes(sums)));
   std::filesystem::create_directory(file("c", "presence.csv"));
   EXPECT_THAT(changed_files(directory_.path() / "c"), ElementsAre("presence.csv"));
 }
@@ -454,7 +464,7 @@ TEST_F(StudyDirectory, AFileIsHashedOnceUntilItChanges) {
   const auto file = run / "presence.csv";
   std::filesystem::create_symlink(starling::testing::source_root() / "README.md",
                                   file);  // not of just now
-  const std::vector<std::string> names = {"presence.csv"};
+  const std::vector<std::string> names = {"metrics.jsonl", "presence.csv"};
   const std::string record = read_text_file(run / "summary.json", 1 << 20).value();
   ASSERT_TRUE(write_sums(run, names, "summary.json", record));
   EXPECT_THAT(changed_files(run), ElementsAre());
@@ -480,7 +490,7 @@ TEST_F(StudyDirectory, AChangeInPlaceIsSeen) {
     std::filesystem::last_write_time(file, last_year);
   };
   write_in_place("old");
-  const std::vector<std::string> names = {"presence.csv"};
+  const std::vector<std::string> names = {"metrics.jsonl", "presence.csv"};
   const std::string record = read_text_file(run / "summary.json", 1 << 20).value();
   ASSERT_TRUE(write_sums(run, names, "summary.json", record));
   EXPECT_THAT(changed_files(run), ElementsAre());

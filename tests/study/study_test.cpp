@@ -200,11 +200,11 @@ TEST_F(StudyTest, ARunThatAnotherVersionFinishedIsSkippedAndSaid) {
   EXPECT_THAT(err_, HasSubstr("1 of these by Starling 0.0.1, and this is " STARLING_VERSION ": "));
   std::ostringstream out;
   options_.seed = 1;
-  EXPECT_TRUE(skip_finished(study_ / "seed=1", binder_.settings(), format_, out).value());
+  EXPECT_TRUE(skip_finished(study_ / "seed=1", binder_.settings(), format_, out, out).value());
   EXPECT_THAT(out.str(), HasSubstr("holds this run, finished by Starling 0.0.1 (this is "));
   std::ostringstream here;
   options_.seed = 2;
-  EXPECT_TRUE(skip_finished(study_ / "seed=2", binder_.settings(), format_, here).value());
+  EXPECT_TRUE(skip_finished(study_ / "seed=2", binder_.settings(), format_, here, here).value());
   EXPECT_THAT(here.str(), HasSubstr("holds this run, finished: "));
 }
 
