@@ -15,6 +15,7 @@
 #include "coordinator/simulation/simulation_output.h"
 #include "core/base/archive_file.h"
 #include "core/base/counted.h"
+#include "core/base/list_some.h"
 #include "core/config/settings_json.h"
 #include "core/linalg/kernels.h"
 #include "core/store/checkpoints.h"
@@ -161,7 +162,8 @@ class SimulatedRun {
       result.error =
           explain_deadline(*result.error, simulation_.context, *simulation_.world, rounds);
     }
-    if (output_ != nullptr) STARLING_TRY(output_->finish(to_text(result.run)));
+    if (output_ != nullptr) STARLING_TRY(output_->finish(to_text(result.run), damaged_));
+    if (result.warning.empty()) result.warning = damage_warning();
     return result;
   }
 
@@ -200,8 +202,18 @@ class SimulatedRun {
       STARLING_ASSIGN(const std::string damage, store::find_damage(models, model, hash_model_file));
       if (damage.empty()) continue;
       log.warning("{}; the run goes on without it: another --out has all its models", damage);
+      damaged_.push_back(round);
     }
     return {};
+  }
+
+  // Again at the end: many lines may have come since.
+  std::string damage_warning() const {
+    if (damaged_.empty()) return {};
+    const auto count = counted(damaged_.size(), "model");
+    return fmt::format("{} of earlier rounds {} damaged or missing, and not in SHA256SUMS: {}",
+                       count, damaged_.size() == 1 ? "is" : "are",
+                       list_some(damaged_, 5, store::Checkpoints::file_name));
   }
 
   Result<void> save_if_wanted(RunId id) {
@@ -247,6 +259,7 @@ class SimulatedRun {
   SimulationJournal* const journal_;
   OutputDisk disk_;
   std::map<Round, store::ModelRecord> repeated_;  // the last that the other process wrote
+  std::vector<Round> damaged_;                    // of them
   const std::unique_ptr<store::Store> store_;
   FederationSimulator simulator_;
 };

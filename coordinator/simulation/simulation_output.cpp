@@ -48,10 +48,17 @@ Result<void> check_new(const std::filesystem::path& directory) {
 }
 
 // Within the run's directory, in order.
-std::vector<std::string> model_names(const std::filesystem::path& models) {
+std::vector<std::string> model_names(const std::filesystem::path& models,
+                                     std::span<const Round> damaged) {
+  std::set<std::string> left_out;
+  for (const Round round : damaged) {
+    left_out.insert(store::Checkpoints::file_name(round));
+    left_out.insert(store::Checkpoints::state_file_name(round));
+  }
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(models, ignored)) {
+    if (left_out.contains(entry.path().filename().string())) continue;
     names.push_back((models.filename() / entry.path().filename()).string());
   }
   std::ranges::sort(names);
@@ -152,10 +159,11 @@ Result<void> SimulationOutput::write_unfinished(const std::string& record) const
   return write_durably(directory_ / report::kUnfinishedFile, as_bytes(record));
 }
 
-Result<void> SimulationOutput::finish(const std::string& record) const {
+Result<void> SimulationOutput::finish(const std::string& record,
+                                      std::span<const Round> damaged) const {
   // run.json says that all is there, so it comes last.
   STARLING_TRY(report::write_report(directory_, report::RunKind::kFederated, record));
-  STARLING_TRY(report::write_sums(directory_, model_names(models()), "run.json", record));
+  STARLING_TRY(report::write_sums(directory_, model_names(models(), damaged), "run.json", record));
   STARLING_TRY(write_durably(directory_ / "run.json", as_bytes(record)));
   STARLING_TRY(remove_durably(checkpoint()));
   return remove_durably(directory_ / report::kUnfinishedFile);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,9 @@ class SimulationOutput {
   std::filesystem::path checkpoint() const { return directory_ / "checkpoint.state"; }
   // What the run has measured so far.
   [[nodiscard]] Result<void> write_unfinished(const std::string& record) const;
-  [[nodiscard]] Result<void> finish(const std::string& record) const;
+  // `damaged`: rounds whose models are not as they were written.
+  [[nodiscard]] Result<void> finish(const std::string& record,
+                                    std::span<const Round> damaged) const;
 
  private:
   SimulationOutput(std::filesystem::path directory, DirectoryLock in_use)

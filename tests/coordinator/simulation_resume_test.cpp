@@ -287,7 +287,14 @@ TEST_F(StoppedRun, WithDamagedModelsOfEarlierRoundsNamesThemAndGoesOn) {
   damaged << 'x';
   damaged.close();
   std::filesystem::remove(models / "2.safetensors");
-  ASSERT_TRUE(run(job, {}, "out"));
+  const auto ended = run(job, {}, "out");
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->warning,
+            "2 models of earlier rounds are damaged or missing, and not in SHA256SUMS: "
+            "1.safetensors, 2.safetensors");
+  const auto sums = read_text_file(path("out") / "SHA256SUMS", 1 << 20).value();
+  EXPECT_THAT(sums, Not(HasSubstr("models/1.")));
+  EXPECT_THAT(sums, HasSubstr("models/3.safetensors"));
   EXPECT_THAT(log_.lines, Contains(HasSubstr("1.safetensors holds a model of SHA-256 ")));
   EXPECT_THAT(log_.lines, Contains(HasSubstr("2.safetensors is missing; the run goes on without")));
   EXPECT_EQ(log_.lines.size(), 3U) << "and that it goes on; the others are whole";
