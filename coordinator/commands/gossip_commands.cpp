@@ -48,9 +48,9 @@ struct NetFlags {
 
 void note_what_is_simulated(const NetFlags& flags, CommandContext& context) {
   note_simulated_sections(flags.binder, context);
-  for (const std::string section : {"attack", "data"}) {
-    if (flags.binder.says(section)) note_simulated("[" + section + "]", context);
-  }
+  if (flags.binder.says("attack")) note_simulated("[attack]", context);
+  // Real devices match the columns of their own files.
+  if (flags.binder.says("data", "data.columns")) note_simulated("[data]", context);
   const bool says_nodes = flags.options.topology.nodes != gossip::NetOptions().topology.nodes;
   if (says_nodes) note_simulated("topology.nodes", context);
   if (flags.options.run.virtual_time > Duration::zero()) note_simulated("virtual-time", context);

@@ -76,8 +76,8 @@ class Binder {
   bool says_by_flag(std::string_view key) const;
   // The key's flag belongs to the command itself, and was given.
   void note_flag(std::string_view key);
-  // Whether a file or a flag that was applied says a key of this section.
-  bool says(std::string_view section) const;
+  // Whether a file or a flag that was applied says a key of this section, other than `except`.
+  bool says(std::string_view section, std::string_view except = {}) const;
   // The value of every key now.
   Settings settings() const { return to_settings(fields_); }
 

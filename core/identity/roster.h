@@ -37,7 +37,8 @@ inline constexpr std::chrono::hours kRosterLifetimeMax{24 * 365};
 inline constexpr std::size_t kRosterBytesMax = 4 << 20;  // with its signature
 inline constexpr std::size_t kRosterSettingsMax = 256;
 inline constexpr std::size_t kRosterSettingKeyBytesMax = 128;
-inline constexpr std::size_t kRosterSettingValueBytesMax = 1024;
+// The names of some thousand columns of a CSV file. Earlier versions take 1,024 bytes.
+inline constexpr std::size_t kRosterSettingValueBytesMax = std::size_t{64} << 10;
 
 // The setting that tells a run from others of its name: 16 hexadecimal digits, '@', and when the
 // run began by its issuer's clock in RFC 3339. Earlier issuers wrote the digits alone, or no such

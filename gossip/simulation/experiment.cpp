@@ -211,6 +211,10 @@ std::vector<std::string> warnings(const NetOptions& options) {
     sentences.emplace_back(
         "network.deadline has no effect: no message is lost, no network splits and no node leaves");
   }
+  // Here, since real devices read files of their own, whatever data.dataset says.
+  if (!options.data.columns.empty() && !options.data.dataset.starts_with("csv:")) {
+    sentences.emplace_back("data.columns has no effect: data.dataset is no csv file");
+  }
   if (!options.robust.is_on() || needs_labels(options)) return sentences;
   const auto topology = make_topology(options, {});
   if (!topology || !*topology) return sentences;  // refused elsewhere

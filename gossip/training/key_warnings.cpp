@@ -94,9 +94,6 @@ std::vector<std::string> warnings_of_keys(const NetOptions& options) {
   if (holds_out_for_nothing(options)) {
     sentences.push_back("evaluate.hold-out has no effect: data.dataset has a test split");
   }
-  if (!options.data.columns.empty() && !options.data.dataset.starts_with("csv:")) {
-    sentences.push_back("data.columns has no effect: data.dataset is no csv file");
-  }
   return sentences;
 }
 

@@ -815,6 +815,11 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
             "note: topology.nodes is of simulated networks and means nothing to real devices\n"
             "warning: algorithm.ratio has no effect: algorithm.name is dpsgd (it needs choco)\n");
   EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
+  std::string pixels = "pixel-0";
+  for (int i = 1; i < 784; ++i) pixels += ",pixel-" + std::to_string(i);
+  EXPECT_EQ(ask({"gossip", "start", net, "--data.columns", pixels}), 0) << err;
+  EXPECT_EQ(err, "") << "devices match the columns of their own files";
+  EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
   const auto copy = directory.path() / "copy";
   EXPECT_EQ(ask({"backup", "--to", copy.string()}), 0) << err;
   EXPECT_TRUE(std::filesystem::exists(copy / "gossip" / "roster")) << "whose epoch must last";

@@ -177,6 +177,8 @@ TEST_F(SimulateCommand, KeysOfOtherAlgorithmsAreWarnedOf) {
       said({"--hold-out", "0.3"}),
       HasSubstr("warning: evaluate.hold-out has no effect: data.dataset has a test split\n"));
   EXPECT_THAT(said({"--hold-out", "0"}), Not(HasSubstr("warning")));
+  EXPECT_THAT(said({"--data.columns", "a,b"}),
+              HasSubstr("data.columns has no effect: data.dataset is no csv file"));
   EXPECT_THAT(said({"--algorithm", "choco", "--topology", "ring", "--ratio", "0.5", "--order",
                     "combine-while-adapt"}),
               Not(HasSubstr("warning")));

@@ -348,8 +348,11 @@ TEST_F(RosterTest, WhatIsNoSoundRosterIsNotSigned) {
   EXPECT_EQ(refused([](Roster& r) { r.settings.emplace_back("", "x"); }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.settings.emplace_back("a=b", "x"); }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.settings.emplace_back("a", "x\nepoch 9"); }), "bad-roster");
-  EXPECT_EQ(refused([](Roster& r) { r.settings.emplace_back("a", std::string(1025, 'x')); }),
-            "bad-roster");
+  const auto with_value = [&](std::size_t bytes) {
+    return refused([=](Roster& r) { r.settings.emplace_back("a", std::string(bytes, 'x')); });
+  };
+  EXPECT_EQ(with_value(kRosterSettingValueBytesMax), "good");
+  EXPECT_EQ(with_value(kRosterSettingValueBytesMax + 1), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) {
               for (int i = 0; i < 256; ++i) r.settings.emplace_back("k" + std::to_string(i), "");
             }),
