@@ -110,6 +110,12 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
 
 // --- one run -------------------------------------------------------------------------------------
 
+// Where all are there: liars are not measured.
+std::uint64_t measured_nodes(const NetOptions& options) {
+  const bool lie = options.attack.kind != "none";
+  return options.topology.nodes - (lie ? static_cast<std::uint64_t>(options.attack.nodes) : 0);
+}
+
 Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandContext& context) {
   const std::uint64_t steps = flags.options.run.steps;
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
@@ -125,7 +131,8 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
   hooks.on_resume = [&](std::uint64_t step) { said_until = step; };
   hooks.on_measurement = [&](const Measurement& measurement) {
     if (said_until && measurement.step <= *said_until) return;
-    const std::string line = describe(measurement, steps, flags.options.topology.nodes, " virtual");
+    const std::string line =
+        describe(measurement, steps, measured_nodes(flags.options), " virtual");
     const std::lock_guard lock(log.mutex());
     progress.print(telemetry::leading_facts(line, terminal.line_max));
   };

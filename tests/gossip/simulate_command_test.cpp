@@ -504,6 +504,9 @@ TEST_F(SimulateCommand, AnAttackOfRealPeersIsAWrongSetting) {
 }
 
 TEST_F(SimulateCommand, ALossThatAnAttackMakesInfiniteIsNotTheLearningRates) {
+  const Answer mild = run_small({"--topology", "ring", "--attack", "sign-flip"});
+  EXPECT_THAT(mild.err, HasSubstr("[step 4/8] "));
+  EXPECT_THAT(mild.err, Not(HasSubstr(" of 6 nodes"))) << "who lies is not away";
   const Answer answer = run_small({"--topology", "ring", "--attack", "outlier", "--attack.scale",
                                    "1e30", "--model", "mlp", "--hidden", "16"});
   EXPECT_EQ(answer.code, 1);
