@@ -97,7 +97,10 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
     ++connected_at_work_;
   }
   ++presence_version_;
-  turn_.act(ClientSeen{session.client, client.greeting});
+  // A preflight says nothing of the device: what it said before stands.
+  const bool says_nothing = client.greeting == Greeting();
+  turn_.act(
+      ClientSeen{session.client, says_nothing ? std::nullopt : std::optional(client.greeting)});
   turn_.send(id, protocol::Welcome{.version = protocol::kVersion,
                                    .federation = options_.federation,
                                    .client = session.client,

@@ -44,6 +44,17 @@ TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
   EXPECT_EQ(machine.runs_held(), 0U);
 }
 
+// Which would let a device that is left out for the shape of its data be a member again.
+TEST_F(CoordinatorMachineTest, AGreetingThatSaysNothingLeavesWhatTheStoreKnows) {
+  join("a", 1);
+  ASSERT_EQ(did<ClientSeen>().size(), 1U);
+  EXPECT_TRUE(did<ClientSeen>()[0].greeting);
+  feed(SessionOpened{SessionId(2), "a"});
+  hear(2, protocol::Hello{.software = "a preflight"});
+  EXPECT_FALSE(did<ClientSeen>().empty());
+  for (const ClientSeen& seen : did<ClientSeen>()) EXPECT_FALSE(seen.greeting);
+}
+
 TEST_F(CoordinatorMachineTest, AWeightAboveTheRowsThatWereAnnouncedIsRefused) {
   open_round();
   update::ContributionHead bold = head(plan_a);
