@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "coordinator/service/member_fit.h"
 #include "core/base/check.h"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr Duration kCheckMax = std::chrono::hours(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
+// Between looks at what members say of their data: one that says something else each time may not
+// begin epoch after epoch.
+constexpr Duration kJudgeEvery = std::chrono::minutes(1);
 
 using Members = std::vector<identity::RosterMember>;
 
@@ -66,7 +70,11 @@ GossipIssuer::GossipIssuer(const Parts& parts, std::string federation, Handlers 
            },
            .on_model = [](const std::string&, protocol::Exchange, const SharedBytes&) {}},
           parts.log),
-      alarm_(parts.loop, [this] { refresh(); }) {}
+      alarm_(parts.loop, [this] { refresh(); }),
+      judge_(parts.loop, [this] {
+        judges_ = false;
+        refresh();
+      }) {}
 
 void GossipIssuer::set_credentials(identity::Credentials credentials) {
   credentials_ = std::move(credentials);
@@ -182,7 +190,13 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
 }
 
 void GossipIssuer::greeted(const std::string& client) {
-  if (left_out_.names.contains(client)) alarm_.set(parts_.loop.now());
+  const TimePoint now = parts_.loop.now();
+  if (left_out_.names.contains(client)) return alarm_.set(now);
+  const bool is_member = roster() && !roster()->stopped() && roster()->find(client);
+  if (!is_member || std::exchange(judges_, true)) return;
+  const TimePoint at = judged_at_ ? std::max(now, *judged_at_ + kJudgeEvery) : now;
+  judged_at_ = at;
+  judge_.set(at);
 }
 
 Result<GossipIssuer::LeftOut> GossipIssuer::remove_unfit(

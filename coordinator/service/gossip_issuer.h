@@ -73,7 +73,8 @@ class GossipIssuer {
   // kNewcomersEvery has passed since the last change of members; newcomers with which the graph
   // cannot be formed wait until it can. When no member is left, the network is stopped.
   void members_changed() { refresh(); }
-  // A client that was left out may be another one now.
+  // A client that was left out may be another one now, and the data of a member may have another
+  // shape.
   void greeted(const std::string& client);
 
   // Null before the first run.
@@ -121,6 +122,9 @@ class GossipIssuer {
   std::map<std::string, Report> reports_;
   issuer::IssuerDesk desk_;
   net::Alarm alarm_;
+  std::optional<TimePoint> judged_at_;  // or will be, where `judges_`
+  bool judges_ = false;                 // judge_ is set
+  net::Alarm judge_;
 };
 
 }  // namespace starling::coordinator

@@ -104,6 +104,20 @@ TEST_F(GossipIssuerTest, ADeviceWithDataOfAnotherShapeIsLeftOutAndNamed) {
   EXPECT_EQ(names(), "p1 p2 p3 p4 ");
 }
 
+TEST_F(GossipIssuerTest, AMemberThatConnectsWithAnotherShapeIsLeftOut) {
+  for (const char* name : {"p1", "p2", "p3"}) {
+    join(name, store::Role::kPeer);
+    announce(name, {4}, 3);
+  }
+  ASSERT_EQ(start(), "started");
+  issuer->greeted("p1");
+  issuer->greeted("p2");
+  announce("p2", {3}, 3);
+  loop.run_task(wait_for_epoch(loop, *issuer, epoch() + 1));
+  EXPECT_EQ(names(), "p1 p3 ");
+  EXPECT_THAT(issuer->problem(), HasSubstr("p2: its rows have another shape"));
+}
+
 TEST_F(GossipIssuerTest, ARunOfWhichNoShapeIsThatOfMostIsRefused) {
   for (const char* name : {"p1", "p2"}) join(name, store::Role::kPeer);
   announce("p1", {4}, 3);
