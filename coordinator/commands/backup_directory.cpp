@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/disk.h"
 #include "core/base/durable_file.h"
+#include "core/base/shell_word.h"
 
 namespace starling::coordinator {
 namespace {
@@ -178,9 +179,9 @@ Result<void> expect_no_backup(const fs::path& directory) {
   std::error_code ignored;
   if (!fs::exists(directory / kBackupManifest, ignored)) return {};
   return rejected("is-a-backup",
-                  fmt::format("{0} is a backup; put it back with: starling-coordinator restore {0} "
+                  fmt::format("{0} is a backup; put it back with: starling-coordinator restore {1} "
                               "--to NEW-DIR",
-                              directory.string()));
+                              directory.string(), shell_word(directory.string())));
 }
 
 Result<BackupListing> restore_backup(const fs::path& from, const fs::path& to) {

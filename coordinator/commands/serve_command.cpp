@@ -17,6 +17,7 @@
 #include "coordinator/machine/repetition.h"
 #include "coordinator/service/coordinator_service.h"
 #include "core/base/durable_file.h"
+#include "core/base/shell_word.h"
 #include "core/net/alarm.h"
 #include "core/net/signals.h"
 #include "core/net/task_group.h"
@@ -117,10 +118,11 @@ Result<void> expect_initialised(const StateDirectory& state) {
   STARLING_TRY(expect_not_interrupted(state));
   const bool is_free =
       !std::filesystem::exists(state.root(), code) || std::filesystem::is_empty(state.root(), code);
-  return rejected("not-initialised",
-                  fmt::format("{} is not a coordinator's state directory (no coordinator.toml); "
-                              "make one with 'starling-coordinator init {}'",
-                              state.root().string(), is_free ? state.root().string() : "NEW-DIR"));
+  return rejected(
+      "not-initialised",
+      fmt::format("{} is not a coordinator's state directory (no coordinator.toml); "
+                  "make one with: starling-coordinator init {}",
+                  state.root().string(), is_free ? shell_word(state.root().string()) : "NEW-DIR"));
 }
 
 // A connection is a descriptor, and the usual soft limit is below sessions-max. Best effort.

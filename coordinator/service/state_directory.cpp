@@ -11,6 +11,7 @@
 #include "coordinator/service/host_names.h"
 #include "coordinator/service/server_credentials.h"
 #include "core/base/durable_file.h"
+#include "core/base/shell_word.h"
 #include "core/identity/certificate_authority.h"
 #include "core/identity/identity_directory.h"
 #include "core/store/sqlite_store.h"
@@ -106,8 +107,8 @@ Result<void> expect_not_interrupted(const StateDirectory& state) {
   return rejected(
       "init-interrupted",
       fmt::format("{0} has no coordinator.toml, as after an interrupted init: remove {0} "
-                  "and repeat 'starling-coordinator init {0}'",
-                  root));
+                  "and repeat: starling-coordinator init {1}",
+                  root, shell_word(root)));
 }
 
 Result<identity::HostPort> read_address(const StateDirectory& state) {

@@ -221,14 +221,14 @@ TEST_F(CommandsTest, InitAndServeSayTheSameOfAnInterruptedInit) {
   std::filesystem::remove(directory.path() / "lab" / "coordinator.toml");
   EXPECT_EQ(run({"init", lab}), 1);
   const std::string advice = err;
-  EXPECT_THAT(advice, HasSubstr("remove " + lab + " and repeat 'starling-coordinator init " + lab));
+  EXPECT_THAT(advice, HasSubstr("remove " + lab + " and repeat: starling-coordinator init " + lab));
   EXPECT_EQ(run({"serve", lab}), 1);
   EXPECT_EQ(err, advice);
   const std::string other = directory.path().string();
   EXPECT_EQ(run({"serve", other}), 1);
-  EXPECT_THAT(err, HasSubstr("make one with 'starling-coordinator init NEW-DIR'"));
-  EXPECT_EQ(run({"serve", other + "/nowhere"}), 1);
-  EXPECT_THAT(err, HasSubstr("init " + other + "/nowhere'"));
+  EXPECT_THAT(err, HasSubstr("make one with: starling-coordinator init NEW-DIR\n"));
+  EXPECT_EQ(run({"serve", other + "/no where"}), 1);
+  EXPECT_THAT(err, HasSubstr("init '" + other + "/no where'\n"));
 }
 
 // A command whose file is an argument takes no second one.
