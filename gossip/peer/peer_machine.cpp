@@ -367,13 +367,16 @@ void PeerMachine::end_session() {
 
 // Gives the session an event, and passes on what came of it.
 void PeerMachine::tell_session(EpochSession::Event event) {
+  const bool was_minority = session_->training().support().minority;
   EpochSession::Outcome outcome = session_->on(std::move(event), now_);
   if (outcome.mixed) {
     latest_ = outcome.mixed->checkpoint;
     if (fallback_) fallback_->mixed = outcome.mixed->progress;
   }
   if (outcome.advanced) trainer_fails_ = false;
-  if (outcome.all_heard) problem_.clear();
+  // Where somebody stays away for good, not all are ever heard again.
+  const bool has_quorum_again = was_minority && !session_->training().support().minority;
+  if (outcome.all_heard || has_quorum_again) problem_.clear();
   if (outcome.finished) finished();
   for (peer::Action& action : outcome.actions) {
     if (const auto* said = std::get_if<peer::Say>(&action)) {

@@ -27,6 +27,7 @@ using starling::testing::PeerWorld;
 using starling::testing::simulated_models;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pointwise;
 
 TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
@@ -369,6 +370,23 @@ TEST(PeerWorlds, WhoRefusesIsNotWaitedFor) {
     world.run_until(have_begun, 20s, "the others have begun");
     EXPECT_EQ(world.peers[5]->shell().report().state, "refused");
     EXPECT_THAT(world.said(0), ::testing::Contains(HasSubstr("has texts as labels")));
+  }
+}
+
+// What was said of the first exchange, before anybody could know that all have just started.
+TEST(PeerWorlds, ThatAQuorumWasMissedIsNotReportedOnceItIsThereAgain) {
+  PeerWorld world(testing::small_network_of_steps(500, "complete", 5, "all-reduce"), 1);
+  for (std::size_t i = 0; i < 4; ++i) world.start(i);
+  world.publish(world.roster(1));
+  const auto said = [&] {
+    return std::ranges::any_of(world.lines, [](const std::string& line) {
+      return line.find("no quorum of members that were not started") != std::string::npos;
+    });
+  };
+  world.run_until(said, 3min, "exchange 0 had no quorum");
+  world.run_to_exchange(0, 20);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_THAT(world.peers[i]->shell().report().problem, Not(HasSubstr("quorum")));
   }
 }
 
