@@ -7,7 +7,6 @@
 
 #include "core/base/counted.h"
 #include "core/base/list_some.h"
-#include "core/base/nearest_name.h"
 #include "gossip/peer/held_roster.h"
 #include "gossip/peer/usual_distance.h"
 
@@ -43,6 +42,7 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
       pace_(setup.pace),
       now_(now),
       silent_(setup.absent),
+      apart_(run_.initial.size(), names_),
       copy_patience_(setup.patience.max),
       copies_({.lag = run_.spread}),
       handed_in_at_(run_.options.schedule().after(setup.start.exchange) /
@@ -88,60 +88,46 @@ void EpochSession::handle(const peer::LinkUp& up) {
   if (const auto unsent = unsent_.extract(up.member)) {
     outcome_.actions.push_back(peer::Send{up.member, unsent.mapped()});
   }
-  if (!takes_part(up.member, up.hello)) return set_apart(up.member, up.hello);
-  if (apart_.erase(up.member) > 0) {
+  ApartMembers::Greeted greeted = apart_.greeted(up.member, up.hello);
+  if (greeted.line) {
+    outcome_.actions.push_back(
+        peer::Say{.level = LogLevel::kWarning, .line = std::move(*greeted.line), .lasts = true});
+  }
+  if (greeted.change == ApartMembers::Change::kLeft) set_apart(up.member);
+  if (apart_.contains(up.member)) return refuse_if_alone(apart_.other_size(up.member));
+  if (greeted.change == ApartMembers::Change::kCameBack) {
     training_->reach(up.member, members_->state(up.member) != protocol::SwimNews::State::kDead);
   }
   copies_.greeted(up.member, up.hello, training_->progress().exchange);
   training_->take_hello(up.member, up.hello);
 }
 
-// Peers of earlier versions say no size, as do those that have no run yet.
-bool EpochSession::takes_part(Member member, const PeerHello& hello) {
-  const std::uint64_t own = run_.initial.size();
-  if (hello.elements != 0 && hello.elements != own) {
-    other_sizes_[member] = hello.elements;
-    return false;
-  }
-  if (!hello.refusal.empty()) return false;
-  is_alike_ = is_alike_ || hello.elements == own;
-  return true;
-}
-
 // It was met, so that it is not waited for as one that is still starting, and is gone.
-void EpochSession::set_apart(Member member, const PeerHello& hello) {
-  apart_.insert(member);
-  training_->take_hello(member, {.epoch = epoch_, .begun = true, .support = hello.support});
-  training_->link_lost(member);
+void EpochSession::set_apart(Member member) {
+  training_->take_hello(member, {.epoch = epoch_, .begun = true});
+  lose(member);
   training_->reach(member, false);
-  if (named_.insert(member).second) {
-    const std::string why =
-        hello.refusal.empty()
-            ? fmt::format(
-                  "its model has {}, and this device's {}: their data differ in columns or "
-                  "classes, or their trainers in the model",
-                  counted(hello.elements, "value"), run_.initial.size())
-            : printable(hello.refusal, kRefusalBytes);
-    say(LogLevel::kWarning, fmt::format("{} takes no part in this run, and is not waited for: {}",
-                                        names_[member], why));
-  }
-  if (hello.elements != 0) refuse_if_alone(hello.elements);
+  continue_copy();
 }
 
-// A single neighbour's word, or that of a minority, does not end the run here.
+// The word of a few does not end the run here: of the neighbours and this device together more than
+// half must have the same other model. Of two members each has only the other's word, and both
+// would train alone; unless the other one has changed.
 void EpochSession::refuse_if_alone(std::uint64_t size_of_others) {
+  if (size_of_others == 0 || training_->is_finished()) return;
   const std::vector<Member> neighbours = training_->neighbours();
   std::vector<Member> others = neighbours;
-  std::erase_if(others, [&](Member member) {
-    const auto said = other_sizes_.find(member);
-    return said == other_sizes_.end() || said->second != size_of_others;
-  });
-  if (is_alike_ || others.size() < 2 || 2 * others.size() <= neighbours.size()) return;
+  std::erase_if(others, [&](Member member) { return apart_.other_size(member) != size_of_others; });
+  const bool are_most = 2 * others.size() > neighbours.size() + 1;
+  const bool is_one_of_two =
+      names_.size() == 2 && others.size() == 1 && !apart_.was_alike(others[0]);
+  if (!are_most && !is_one_of_two) return;
   failed(rejected(
       "model-differs",
-      fmt::format("this device's model has {}, and that of {} has {}: {}",
+      fmt::format("this device's model has {}, and that of {} has {}: {}; once they agree, start "
+                  "each device that was changed again, and this one",
                   counted(run_.initial.size(), "value"),
-                  list_some(others, 5, [this](Member member) { return names_[member]; }),
+                  list_some(others, 3, [this](Member member) { return names_[member]; }),
                   size_of_others,
                   is_external() ? "its trainer makes another model than theirs"
                                 : "its rows have another number of columns, or its labels of "
@@ -156,12 +142,17 @@ void EpochSession::heard(Member member) {
 void EpochSession::handle(const peer::LinkDown& down) {
   const Member member = down.member;
   unsent_.erase(member);
+  if (!apart_.contains(member)) lose(member);
+  perform(members_->on(membership::LinkLost{member}, now_));
+  continue_copy();
+}
+
+// To training and copying.
+void EpochSession::lose(Member member) {
   copies_.link_lost(member);
   training_->link_lost(member);
   if (copy_) copy_->lose(member);
   std::erase_if(asks_, [&](const Ask& ask) { return ask.from == member; });
-  perform(members_->on(membership::LinkLost{member}, now_));
-  continue_copy();
 }
 
 void EpochSession::handle(const peer::MessageReceived& came) {
@@ -170,6 +161,8 @@ void EpochSession::handle(const peer::MessageReceived& came) {
   if (const auto* swim = std::get_if<protocol::Swim>(&message)) {
     if (swim->epoch == epoch_) silent_.erase(from);
     perform(members_->on(membership::Received{from, *swim}, now_));
+  } else if (apart_.contains(from)) {
+    return;
   } else if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) {
     const auto waiting = std::ranges::count(asks_, from, &Ask::from);
     if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.push_back({from, *ask});
@@ -190,6 +183,9 @@ Result<void> EpochSession::check(Member from, const VectorTransfer& transfer) co
   if (transfer.epoch != epoch_) {
     return rejected("other-epoch", "this peer is not in that epoch");
   }
+  if (apart_.contains(from)) {
+    return rejected("not-wanted", "nothing is exchanged with a peer that takes no part");
+  }
   const auto* const columns = std::get_if<ModelColumns>(&transfer.content);
   if (columns == nullptr) return training_->check(from, transfer);
   if (copy_ && copy_->expects(from, *columns)) return {};
@@ -204,6 +200,7 @@ void EpochSession::handle(const peer::TransferProgressed& event) {
 
 void EpochSession::handle(const peer::TransferRefused& refused) {
   const VectorTransfer& transfer = refused.transfer;
+  if (apart_.contains(refused.from)) return;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
   note_where(refused.from, transfer);
   training_->take_unused(refused.from, transfer);
@@ -211,6 +208,7 @@ void EpochSession::handle(const peer::TransferRefused& refused) {
 
 void EpochSession::handle(peer::TransferReceived& came) {
   heard(came.from);
+  if (apart_.contains(came.from)) return;
   if (const auto* const columns = std::get_if<ModelColumns>(&came.whole.transfer.content)) {
     take_columns(came.from, *columns, came.whole);
   } else {
@@ -258,7 +256,7 @@ void EpochSession::continue_copy() {
   for (const ModelCopy::Ask& ask : copy_->asks(now_)) {
     protocol::ColumnsAsk columns = ask.columns;
     columns.epoch = epoch_;
-    if (up_.contains(ask.to)) {
+    if (up_.contains(ask.to) && !apart_.contains(ask.to)) {
       outcome_.actions.push_back(peer::Send{ask.to, columns});
     } else {
       copy_->lose(ask.to);
@@ -322,7 +320,7 @@ void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
 }
 
 void EpochSession::send(Member to, Note note) {
-  if (links_changed_) return;
+  if (links_changed_ || apart_.contains(to)) return;
   std::visit(
       [&](auto& message) {
         message.epoch = epoch_;

@@ -14,6 +14,7 @@
 
 #include "core/identity/roster.h"
 #include "gossip/membership/swim_machine.h"
+#include "gossip/peer/apart_members.h"
 #include "gossip/peer/checkpoint.h"
 #include "gossip/peer/copy_rules.h"
 #include "gossip/peer/local_steps.h"
@@ -26,9 +27,6 @@ namespace starling::gossip {
 
 // With whom there is a link, and what they said last.
 using UpLinks = std::map<Member, protocol::PeerHello>;
-
-// Of the sentence in which a peer says why it takes no part.
-inline constexpr std::size_t kRefusalBytes = 400;
 
 // The settings that do not change with the members.
 Settings lasting_settings(Settings settings);
@@ -93,6 +91,8 @@ class EpochSession final : private ProtocolHost {
   protocol::PeerHello greeting() const;  // what it says of its model
   const TrainingProtocol& training() const { return *training_; }
   std::size_t reachable() const { return members_->reachable(); }
+  // What is wrong with other members, for as long as it is; empty: nothing.
+  std::string problem() const { return apart_.problem(); }
   // Of all members, by name: who was there to the end.
   std::map<std::string, bool> who_is_there() const;
   // What a session would go on with; none while the model is being computed.
@@ -143,9 +143,9 @@ class EpochSession final : private ProtocolHost {
 
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
-  bool takes_part(Member member, const protocol::PeerHello& hello);
-  void set_apart(Member member, const protocol::PeerHello& hello);
+  void set_apart(Member member);
   void refuse_if_alone(std::uint64_t size_of_others);
+  void lose(Member member);
   void perform(const std::vector<membership::Action>& actions);
   void take_columns(Member from, const protocol::ModelColumns& columns,
                     const TransferFlow::Whole& whole);
@@ -170,10 +170,7 @@ class EpochSession final : private ProtocolHost {
   TimePoint now_;
   Outcome outcome_;
   std::set<Member> silent_;  // were absent when it began, and were not heard since
-  std::set<Member> apart_;   // are there, and take no part in this run
-  std::set<Member> named_;   // of them, in the log
-  std::map<Member, std::uint64_t> other_sizes_;  // of models that others said
-  bool is_alike_ = false;                        // a member's model was as large as this one
+  ApartMembers apart_;
   std::unique_ptr<TrainingProtocol> training_;
   std::unique_ptr<membership::SwimMachine> members_;
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link

@@ -146,6 +146,7 @@ struct HandIn {
 struct Say {
   LogLevel level = LogLevel::kInfo;
   std::string line;
+  bool lasts = false;  // reports say it for as long as it is so, not until all are heard
 };
 struct Closed {};  // what was to be kept has been asked for; nothing follows
 using Action =

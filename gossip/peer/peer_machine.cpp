@@ -380,7 +380,7 @@ void PeerMachine::tell_session(EpochSession::Event event) {
   if (outcome.finished) finished();
   for (peer::Action& action : outcome.actions) {
     if (const auto* said = std::get_if<peer::Say>(&action)) {
-      if (said->level >= LogLevel::kWarning) problem_ = said->line;
+      if (said->level >= LogLevel::kWarning && !said->lasts) problem_ = said->line;
     } else if (auto* compute = std::get_if<peer::Compute>(&action)) {
       compute->session = session_;
     } else if (std::holds_alternative<peer::HandIn>(action)) {
@@ -437,6 +437,12 @@ void PeerMachine::fail(const Error& error) {
   problem_ = error.message();
   say(LogLevel::kError, "the run cannot go on: " + problem_);
   failure_ = error;
+  failed_size_ = session_ ? session_->greeting().elements : 0;
+  // What the session has just asked for, where a greeting of before ends it as it begins.
+  std::erase_if(actions_, [this](const peer::Action& action) {
+    const auto* const compute = std::get_if<peer::Compute>(&action);
+    return compute != nullptr && compute->session == session_;
+  });
   former_.reset();
   end_session();
   send_report();
@@ -470,7 +476,10 @@ PeerHello PeerMachine::hello() const {
   PeerHello hello = is_current ? session_->greeting() : PeerHello{};
   hello.software = options_.software;
   if (roster_) hello.epoch = roster_->epoch;
-  if (failure_ && !switching_) hello.refusal = printable(failure_->message(), kRefusalBytes);
+  if (failure_ && !switching_) {
+    hello.refusal = printable(failure_->message(), kRefusalBytes);
+    hello.elements = failed_size_;  // others that hear it only now count it among those that differ
+  }
   return hello;
 }
 
@@ -509,9 +518,12 @@ void PeerMachine::handle(peer::LinkDown& down) {
 
 std::string PeerMachine::problem() const {
   const bool hears_nobody = session_ && session_->training().progress().heard == 0;
-  const std::string problem = unreached_.problem_beside(problem_, hears_nobody);
-  const std::string& of_disk = pending_checkpoint_.problem();
-  return problem.empty() || of_disk.empty() ? problem + of_disk : problem + "; " + of_disk;
+  std::string problem = unreached_.problem_beside(problem_, hears_nobody);
+  const std::string of_others = session_ ? session_->problem() : "";
+  for (const std::string& more : {of_others, pending_checkpoint_.problem()}) {
+    if (!more.empty()) problem += (problem.empty() ? "" : "; ") + more;
+  }
+  return problem;
 }
 
 void PeerMachine::handle(peer::MessageReceived& came) {

@@ -166,6 +166,7 @@ class PeerMachine {
   std::shared_ptr<const Checkpoint> latest_;  // kept last, in this process or an earlier one
   PendingCheckpoint pending_checkpoint_;
   std::optional<Error> failure_;
+  std::uint64_t failed_size_ = 0;  // of its model, as greetings said; 0: they did not
   std::string problem_;
   UnreachedNeighbours unreached_;
   bool trainer_fails_ = false;  // since it did a task

@@ -348,6 +348,38 @@ TEST_P(OneOfFiveAttacks, ByClaimingToBeFarAhead) {
   }
 }
 
+// And going on all the same. Those to whom it does so are without it, as if their links were cut,
+// and nobody else is harmed.
+TEST_P(OneOfFiveAttacks, ByRefusingToSomeOrAll) {
+  for (const Member last : {0U, 1U, 3U}) {
+    SCOPED_TRACE(last);
+    const std::string whom = fmt::format("{} of four", last + 1);
+    const Outcome cut = attacked(whom + " cut", [last](PeerWorld& world) {
+      world.at(500ms, [&world, last] {
+        for (Member to = 0; to <= last; ++to) {
+          world.network.cut(world.peers[kLiar]->name, world.peers[to]->name);
+          world.network.cut(world.peers[to]->name, world.peers[kLiar]->name);
+        }
+      });
+    });
+    const Outcome refused = attacked(whom + " refused", [last](PeerWorld& world) {
+      say_again_and_again(world, 500ms, 10min, 200ms, [last](PeerTransport& links, Member to) {
+        if (to <= last) links.send(to, PeerHello{.epoch = 1, .refusal = "lies"});
+      });
+    });
+    RecordProperty(whom + ", seconds",
+                   fmt::format("{:.1f} undisturbed, {:.1f} cut, {:.1f} refused",
+                               undisturbed.seconds, cut.seconds, refused.seconds));
+    expect_accurate(refused);
+    EXPECT_LE(refused.seconds, 1.5 * cut.seconds);
+    for (const auto& lines : refused.said) {
+      for (const char* name : {"node-01", "node-02", "node-03", "node-04"}) {
+        EXPECT_THAT(lines, Each(Not(HasSubstr(fmt::format("{} has held up", name)))));
+      }
+    }
+  }
+}
+
 TEST_P(OneOfFiveAttacks, WithAFloodOfSmallFrames) { expect_unharmed(attacked("flood", flood)); }
 
 // Models that are spoilt would be seen: within what is usual nothing but robust rules stops a liar.

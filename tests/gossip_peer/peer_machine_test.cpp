@@ -604,6 +604,10 @@ void greet(MachineBench& peer, protocol::Member from, int more, std::string refu
   peer.feed(peer::LinkUp{from, hello});
 }
 
+std::string problem_of(const MachineBench& peer) {
+  return peer.machine.report(peer.now, peer.wall).problem;
+}
+
 TEST(PeerMachine, ANeighbourThatTakesNoPartIsNamedAndNotWaitedFor) {
   for (const auto& [more, refusal] : {std::pair(5, ""), {0, "there is no data"}}) {
     SCOPED_TRACE(refusal);
@@ -613,9 +617,11 @@ TEST(PeerMachine, ANeighbourThatTakesNoPartIsNamedAndNotWaitedFor) {
     greet(peer, 1, 0);
     greet(peer, 2, more, refusal);
     const std::string name = peer.world.peers[2]->name;
-    EXPECT_TRUE(peer.said(name + " takes no part in this run, and is not waited for: "));
-    EXPECT_EQ(peer.said(": their data differ in columns"), more > 0);
-    EXPECT_EQ(peer.said("for: there is no data"), more == 0);
+    EXPECT_EQ(peer.said("nothing is exchanged with " + name + ": its model has "), more > 0);
+    EXPECT_EQ(peer.said(name + " takes no part in this run, and is not waited for: it says "
+                               "\"there is no data\""),
+              more == 0);
+    EXPECT_THAT(problem_of(peer), HasSubstr(name));
     peer.clear();
     greet(peer, 2, more, refusal);
     EXPECT_THAT(peer.of<peer::Say>(), IsEmpty()) << "once";
@@ -626,9 +632,58 @@ TEST(PeerMachine, ANeighbourThatTakesNoPartIsNamedAndNotWaitedFor) {
     EXPECT_EQ(peer.trainings, 2);
     // It is a neighbour again once it is mended.
     greet(peer, 2, 0);
+    EXPECT_EQ(problem_of(peer), "");
     EXPECT_EQ(peer.machine.session()->training().progress().expected, 2U);
     EXPECT_FALSE(peer.machine.failure());
   }
+}
+
+// As if their link were cut, but for the failure detection.
+TEST(PeerMachine, NothingPassesBetweenItAndWhoTakesNoPart) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  greet(peer, 1, 0);
+  greet(peer, 2, 0);
+  const std::size_t size = peer.world.experiment.parameters();
+  const VectorTransfer model{.epoch = 1, .content = protocol::MixMessage{.first = size}};
+  const auto exchanges_with = [&](protocol::Member member) {
+    peer.clear();
+    peer.hear(member, protocol::MixAsk{.epoch = 1, .exchange = 0});
+    peer.hear(member, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
+    return std::pair(peer.sent<protocol::MixAnswer>(member).size(),
+                     peer.machine.check(member, model).has_value());
+  };
+  EXPECT_EQ(exchanges_with(2), std::pair(1UL, true));
+  greet(peer, 2, 5);
+  EXPECT_EQ(exchanges_with(2), std::pair(0UL, false));
+  EXPECT_EQ(exchanges_with(1), std::pair(1UL, true));
+  peer.clear();
+  peer.hear(2, protocol::Swim{.epoch = 1, .sequence = 7, .target = 0});
+  EXPECT_THAT(peer.sent<protocol::Swim>(2), SizeIs(1));
+  peer.clear();
+  peer.compute();
+  const auto sent = peer.transfers<protocol::MixMessage>();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].send.to, 1U);
+  peer.hear_model(1, 0);
+  peer.hear_model(2, 0, 1e6F);  // it was under way
+  peer.compute();
+  EXPECT_EQ(peer.machine.session()->training().progress().heard, 1U);
+  EXPECT_FALSE(peer.said("sent a vector"));
+  greet(peer, 2, 0);
+  EXPECT_EQ(exchanges_with(2), std::pair(1UL, true));
+}
+
+// Neither may copy the other's model.
+TEST(PeerMachine, NoModelIsCopiedFromWhoTakesNoPart) {
+  MachineBench peer(testing::small_network_of_steps(500, "ring", 3));
+  peer.give(peer.world.roster(1));
+  greet(peer, 1, 0);
+  greet(peer, 2, 0);
+  peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 5});
+  greet(peer, 2, 5);
+  peer.compute();
+  EXPECT_THAT(peer.transfers<protocol::ModelColumns>(), IsEmpty());
 }
 
 TEST(PeerMachine, WhoseModelDiffersFromThatOfAllNeighboursRefuses) {
@@ -647,22 +702,56 @@ TEST(PeerMachine, WhoseModelDiffersFromThatOfAllNeighboursRefuses) {
       peer.machine.failure()->message(),
       HasSubstr(fmt::format("this device's model has {} values, and that of {}, {} has {}", size,
                             peer.world.peers[1]->name, peer.world.peers[2]->name, size + 5)));
+  EXPECT_THAT(peer.machine.failure()->message(),
+              HasSubstr("start each device that was changed again, and this one"));
   EXPECT_EQ(peer.state(), "refused");
   ASSERT_THAT(peer.sent<PeerHello>(1), SizeIs(1));
   EXPECT_THAT(peer.sent<PeerHello>(1)[0].refusal, StartsWith("this device's model"));
+  EXPECT_EQ(peer.sent<PeerHello>(1)[0].elements, size) << "others may hear it only now";
 }
 
-TEST(PeerMachine, ItRefusesNotWhereANeighbourHasTheSameModel) {
+// So many of six that are all neighbours, in any order.
+TEST(PeerMachine, ItRefusesWhereMostMembersHaveOneOtherModel) {
   MachineBench peer(testing::small_network("complete", 6));
   peer.give(peer.world.roster(1));
+  for (const protocol::Member other : {2U, 3U, 4U}) greet(peer, other, 5);
   greet(peer, 1, 0);
-  for (const protocol::Member other : {2U, 3U, 4U, 5U}) greet(peer, other, 5);
-  EXPECT_FALSE(peer.machine.failure());
+  EXPECT_FALSE(peer.machine.failure()) << "three of six";
+  greet(peer, 5, 5);
+  EXPECT_TRUE(peer.machine.failure()) << "one is as it, but that is no majority";
   MachineBench divided(testing::small_network("complete", 6));
   divided.give(divided.world.roster(1));
   for (const protocol::Member other : {1U, 2U}) greet(divided, other, 5);
-  for (const protocol::Member other : {3U, 4U}) greet(divided, other, 6);
+  for (const protocol::Member other : {3U, 4U, 5U}) greet(divided, other, 6);
   EXPECT_FALSE(divided.machine.failure()) << "no size is that of most";
+}
+
+// Who was mended meanwhile counts no more.
+TEST(PeerMachine, ItGoesByWhatNeighboursSaidLast) {
+  MachineBench peer(testing::small_network("complete", 5));
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member other : {1U, 2U}) greet(peer, other, 5);
+  for (const protocol::Member other : {1U, 2U}) greet(peer, other, 0);
+  for (const protocol::Member other : {3U, 4U}) greet(peer, other, 5);
+  EXPECT_FALSE(peer.machine.failure());
+}
+
+// Both would train alone, or wait, and none would say so.
+TEST(PeerMachine, OfTwoWhoseModelsDifferBothRefuse) {
+  MachineBench peer(testing::small_network("ring", 2));
+  peer.give(peer.world.roster(1));
+  greet(peer, 1, 5, "this device's model has another size");
+  EXPECT_TRUE(peer.machine.failure());
+  MachineBench before(testing::small_network("ring", 2));
+  before.give(before.world.roster(1));
+  greet(before, 1, 0);
+  greet(before, 1, 5);
+  EXPECT_FALSE(before.machine.failure()) << "the other one has changed";
+  MachineBench leaf(testing::small_network("star", 3), 1);
+  leaf.give(leaf.world.roster(1));
+  ASSERT_THAT(leaf.machine.session()->training().neighbours(), SizeIs(1));
+  greet(leaf, 0, 5);
+  EXPECT_FALSE(leaf.machine.failure()) << "there are others, and it hears one of them";
 }
 
 // --- others -------------------------------------------------------------------------------------

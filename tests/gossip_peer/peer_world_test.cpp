@@ -25,6 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using starling::testing::PeerWorld;
 using starling::testing::simulated_models;
+using ::testing::Contains;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -370,6 +371,80 @@ TEST(PeerWorlds, WhoRefusesIsNotWaitedFor) {
     world.run_until(have_begun, 20s, "the others have begun");
     EXPECT_EQ(world.peers[5]->shell().report().state, "refused");
     EXPECT_THAT(world.said(0), ::testing::Contains(HasSubstr("has texts as labels")));
+  }
+}
+
+// Their rows have a column more.
+void give_another_model(PeerWorld& world, const std::vector<std::size_t>& indices) {
+  NetOptions options = world.experiment.options;
+  options.data.dataset = "synthetic:rows=600,features=13,classes=3";
+  const Experiment other = testing::prepared(options);
+  for (const std::size_t i : indices) world.experiment.parts[i] = other.parts[i];
+}
+
+TEST(PeerWorlds, WhereTwoOfFiveHaveAnotherModelTheOthersGoOn) {
+  for (const char* algorithm :
+       {"dpsgd", "sgp", "push-sum", "all-reduce", "diloco-all", "all-reduce:group=3"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network_of_steps(500, "complete", 5, algorithm), 1);
+    give_another_model(world, {2, 3});
+    world.may_refuse = {2, 3};
+    world.begin();
+    const auto others_finish = [&] {
+      return std::ranges::all_of(std::vector{0U, 1U, 4U}, [&](std::size_t i) {
+        return world.peers[i]->shell().report().step >= 400;
+      });
+    };
+    if (!world.run_until(others_finish, 60s, "the others go on")) continue;
+    RecordProperty(algorithm,
+                   fmt::format("{:.1f}", to_seconds(world.scheduler.now() - TimePoint{})));
+    for (const std::size_t i : {2U, 3U}) {
+      EXPECT_EQ(world.peers[i]->shell().report().state, "refused");
+      EXPECT_THAT(world.peers[i]->shell().report().problem,
+                  HasSubstr("this device's model has 42"));
+    }
+    for (const std::size_t i : {0U, 1U, 4U}) {
+      EXPECT_EQ(world.peers[i]->shell().report().problem,
+                "nothing is exchanged with node-03, node-04: their models have another size than "
+                "this device's, which has 39 values");
+      EXPECT_THAT(world.said(i), Not(Contains(HasSubstr("has held up"))));
+    }
+  }
+}
+
+// No size is that of most: nobody refuses, both halves train apart, and everybody says why.
+TEST(PeerWorlds, WhereTwoOfFourHaveAnotherModelAllSaySo) {
+  for (const char* algorithm : {"dpsgd", "push-sum", "all-reduce", "all-reduce:group=2"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network_of_steps(2000, "complete", 4, algorithm), 1);
+    give_another_model(world, {2, 3});
+    world.begin();
+    world.run_for(90s);  // the first exchange may wait for others to start
+    for (std::size_t i = 0; i < 4; ++i) {
+      const protocol::PeerReport report = world.peers[i]->shell().report();
+      EXPECT_GE(report.step, 10U) << report.state;
+      EXPECT_THAT(report.problem, HasSubstr(i < 2 ? "nothing is exchanged with node-03, node-04"
+                                                  : "nothing is exchanged with node-01, node-02"));
+    }
+  }
+}
+
+TEST(PeerWorlds, OfTwoWithDifferentModelsBothSayWhatToDo) {
+  for (const char* algorithm : {"dpsgd", "ad-psgd", "all-reduce"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network("ring", 2, algorithm), 1);
+    give_another_model(world, {1});
+    world.may_refuse = {0, 1};
+    world.begin();
+    const auto both_refuse = [&] {
+      return std::ranges::all_of(
+          world.peers, [](const auto& peer) { return peer->shell().report().state == "refused"; });
+    };
+    world.run_until(both_refuse, 10s, "both refuse");
+    for (const auto& peer : world.peers) {
+      EXPECT_THAT(peer->shell().report().problem,
+                  HasSubstr("start each device that was changed again, and this one"));
+    }
   }
 }
 
