@@ -256,7 +256,7 @@ void EpochSession::continue_copy() {
   for (const ModelCopy::Ask& ask : copy_->asks(now_)) {
     protocol::ColumnsAsk columns = ask.columns;
     columns.epoch = epoch_;
-    if (up_.contains(ask.to) && !apart_.contains(ask.to)) {
+    if (up_.contains(ask.to)) {
       outcome_.actions.push_back(peer::Send{ask.to, columns});
     } else {
       copy_->lose(ask.to);

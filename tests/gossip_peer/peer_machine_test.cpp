@@ -665,18 +665,16 @@ TEST(PeerMachine, NothingPassesBetweenItAndWhoTakesNoPart) {
   const auto sent = peer.transfers<protocol::MixMessage>();
   ASSERT_THAT(sent, SizeIs(1));
   EXPECT_EQ(sent[0].send.to, 1U);
+  peer.hear_model(2, 0);  // it was under way
   peer.hear_model(1, 0);
-  peer.hear_model(2, 0, 1e6F);  // it was under way
   peer.compute();
   EXPECT_EQ(peer.machine.session()->training().progress().heard, 1U);
-  EXPECT_FALSE(peer.said("sent a vector"));
   greet(peer, 2, 0);
   EXPECT_EQ(exchanges_with(2), std::pair(1UL, true));
 }
 
-// Neither may copy the other's model.
-TEST(PeerMachine, NoModelIsCopiedFromWhoTakesNoPart) {
-  MachineBench peer(testing::small_network_of_steps(500, "ring", 3));
+TEST(PeerMachine, WhoAskedForTheModelAndTakesNoPartGetsNothing) {
+  MachineBench peer;
   peer.give(peer.world.roster(1));
   greet(peer, 1, 0);
   greet(peer, 2, 0);
@@ -991,6 +989,16 @@ void fall_behind(MachineBench& peer) {
   peer.hear_model(2, 50);
   peer.compute();
   EXPECT_EQ(peer.state(), "catching-up");
+}
+
+TEST(PeerMachine, ADonorThatTakesNoPartIsReplaced) {
+  MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
+  fall_behind(peer);
+  const auto lost = peer.sent<protocol::ColumnsAsk>(1);
+  ASSERT_THAT(lost, SizeIs(1));
+  peer.clear();
+  greet(peer, 1, 5);
+  EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), ElementsAre(lost[0]));
 }
 
 class WhoCopies : public ::testing::Test {
