@@ -412,6 +412,32 @@ TEST(PeerWorlds, WhereTwoOfFiveHaveAnotherModelTheOthersGoOn) {
   }
 }
 
+TEST(PeerWorlds, WhoWasMendedTakesPartAgain) {
+  for (const char* algorithm : {"dpsgd", "sgp", "all-reduce", "all-reduce:group=2"}) {
+    for (const std::uint32_t members : {4U, 5U}) {  // nobody refuses; those two do
+      SCOPED_TRACE(fmt::format("{} {}", algorithm, members));
+      PeerWorld world(testing::small_network_of_steps(2000, "complete", members, algorithm), 1);
+      const auto parts = world.experiment.parts;
+      give_another_model(world, {2, 3});
+      world.may_refuse = {2, 3};
+      world.begin();
+      world.run_for(10s);
+      world.experiment.parts = parts;
+      for (const std::size_t i : {2U, 3U}) {
+        world.kill(i);
+        world.lose_disk(i);
+        world.start(i);
+        world.give(i, world.roster(1));
+      }
+      world.run_to_end();
+      for (std::size_t i = 0; i < members; ++i) {
+        EXPECT_EQ(world.peers[i]->shell().report().problem, "");
+        EXPECT_THAT(world.model(i), Pointwise(FloatNear(0.2F), world.model(0)));
+      }
+    }
+  }
+}
+
 // No size is that of most: nobody refuses, both halves train apart, and everybody says why.
 TEST(PeerWorlds, WhereTwoOfFourHaveAnotherModelAllSaySo) {
   for (const char* algorithm : {"dpsgd", "push-sum", "all-reduce", "all-reduce:group=2"}) {
