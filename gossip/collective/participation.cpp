@@ -87,7 +87,7 @@ std::optional<Blame> Participation::blame_at(const Patience& patience,
   const auto member = waiting_for();
   if (!member || promised == 0 || held.attempt == promised) return blame;
   const Duration longest = run ? patience.piece : patience.answer;
-  if (now < waits_since + longest / 2 && !liveness.is_gone(*member, now)) return blame;
+  if (now < waits_since + longest / 2 && !liveness.is_lost(*member, now)) return blame;
   return Blame{*member, piece_number(run ? 1 + run->reduction.step() : 0)};
 }
 

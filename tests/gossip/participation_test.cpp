@@ -58,6 +58,8 @@ TEST_F(Part, AsksTheOthersAfterHalfAWaitAndJudgesThemAfterTheOther) {
 TEST_F(Part, BlamesWhoItHasWaitedForHalfAsLongAsItWould) {
   EXPECT_EQ(part_.blame_at(patience_, liveness_, kBegun + 900ms), std::nullopt);
   EXPECT_THAT(part_.blame_at(patience_, liveness_, kBegun + 1s), Optional(Blame{.member = 0}));
+  liveness_.call_silent(0, kBegun);
+  EXPECT_THAT(part_.blame_at(patience_, liveness_, kBegun), Optional(Blame{.member = 0}));
   part_.blame = Blame{.member = 2, .wrong = true};
   EXPECT_EQ(part_.blame_at(patience_, liveness_, kBegun + 1s), part_.blame);
 }
