@@ -49,7 +49,8 @@ def write_vector(place, values):
 
 # The vector: "b" (trainable), "counter" (a buffer, which one mode does without), "w" [FEATURES], by
 # name.
-HAS_COUNTER = MODE != "without-buffers"
+HAS_COUNTER = not MODE.endswith("without-buffers")
+DIES_ALWAYS = MODE.startswith("dies-always")
 W = 2 if HAS_COUNTER else 1
 
 
@@ -157,7 +158,7 @@ def misbehave(request):
     if MODE == "dies":
         print("about to fail\nRuntimeError: out of \x1b[31mluck", file=sys.stderr, end="", flush=True)
         os._exit(3)
-    elif MODE == "dies-always":
+    elif DIES_ALWAYS:
         sys.exit("the GPU has fallen off the bus")
     elif MODE == "kills-itself":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -267,7 +268,7 @@ def main():
         elif MODE in ("cancellable", "ignores-cancel") and first_time("cancel"):
             print("waits for a cancel", flush=True)
             answer = wait_for_ever() if MODE == "ignores-cancel" else await_cancel(lines, request)
-        elif MODE not in ("error", "dies-always", "ends-after-a-task") and not first_time("misbehaved"):
+        elif MODE not in ("error", "ends-after-a-task") and not DIES_ALWAYS and not first_time("misbehaved"):
             answer = {"id": request["id"], "ok": OPERATIONS[request["op"]](request)}
         elif misbehave(request):
             answer = {"id": request["id"], "ok": OPERATIONS[request["op"]](request)}

@@ -173,7 +173,7 @@ TEST_F(TrainerPeers, MeansAndPairsTrainWithThemToo) {
   cluster_.options.start_patience = std::chrono::milliseconds(300);
   for (const char* algorithm : {"all-reduce", "push-sum"}) {
     cluster_.experiment.options.algorithm.name = algorithm;
-    if (trainers_.empty()) start("without-buffers", "fit:dies-always");
+    if (trainers_.empty()) start("without-buffers", "fit:dies-always-without-buffers");
     cluster_.publish(
         cluster_.roster(algorithm[0] == 'a' ? 1 : 2, {}, std::chrono::hours(1), algorithm));
     cluster_.run_until(
