@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/training/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/base/check.h"
@@ -58,6 +60,11 @@ Result<void> NetOptions::validate() const {
         "algorithm-options",
         "detag steps along the gradient that it tracks, without a local optimizer: set "
         "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
+  }
+  std::vector<std::string> names = data.columns;
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+    return wrong_setting("setting-invalid", fmt::format("data.columns names '{}' twice", *twice));
   }
   STARLING_TRY(initial_spread(model));
   STARLING_TRY(client::check_settings(trainer, model));

@@ -53,6 +53,16 @@ TEST(NetOptions, TheReadmesFileIsTaken) {
   EXPECT_EQ(options.topology.spec, "base-graph:k=1");
 }
 
+TEST(NetOptions, AColumnIsNamedOnce) {
+  NetOptions options;
+  options.data.columns = {"b", "a", "c"};
+  EXPECT_TRUE(options.validate());
+  options.data.columns.emplace_back("a");
+  const auto taken = options.validate();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().message(), "data.columns names 'a' twice");
+}
+
 TEST(NetOptions, TheReadmesPartitionsAreAllAndTaken) {
   const std::string table =
       section("<!-- partitions -->\n| `data.partition`", "<!-- /partitions -->");
