@@ -123,12 +123,16 @@ void AllReduceMachine::charge_late() {
   }
 }
 
-// Of a list, when the others have had the mean for longer than it takes from one to the next.
-void AllReduceMachine::charge_last(const SentList& list) {
+// Who is the last to be done, when the others have had the mean for longer than it takes from one
+// to the next. For most of that time it may have waited itself.
+void AllReduceMachine::charge_last(Member member, const std::optional<Waited>& waited) {
+  const TimePoint since = gather_->list()->progress_at;
   const Duration usual = 2 * pieces_.usual() + piece_wait() / 4;
-  if (list.awaited.size() != 1 || !list.is_any_done() || now_ <= list.progress_at + usual) return;
-  charge(self_, *list.awaited.begin(),
-         current_ ? std::max(list.progress_at, current_->charged_until) : list.progress_at);
+  if (!charges_waits() || now_ <= since + usual) return;
+  const bool is_victim = waited && gather_->list()->has(waited->of) &&
+                         2 * std::chrono::milliseconds(waited->milliseconds) >= now_ - since;
+  charge(is_victim ? member : self_, is_victim ? waited->of : member, since);
+  if (current_) current_->charged_until = now_;
 }
 
 // One that registers again, so that all begin again, and names nobody for whom it waited. Whether

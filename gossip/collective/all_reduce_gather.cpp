@@ -25,6 +25,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   auto& [held, lost, blame, fresh] = registration;
   if (!lost.empty() && !are_members(lost)) return;
   if (held && (!are_members(held->members) || held->attempt > attempt)) return;  // cannot be
+  if (blame && (blame->member == from || blame->member >= names_.size())) blame.reset();
   if (history_.is_left_out(at, from)) return send(from, at, 0, reduce::Wait{});
   if (current_ && attempt < current_->promised) {
     return send(from, at, current_->promised, reduce::Ask{});
@@ -51,7 +52,6 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     }
   }
   if (held && !is_quorum(held->members.size())) held->weak = true;
-  if (blame && (blame->member == from || blame->member >= names_.size())) blame.reset();
   gather.add(from, std::move(registration), now_);
 }
 
@@ -211,15 +211,17 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
 void AllReduceMachine::note_done(Member member, const reduce::Done& done) {
   SentList* const list = gather_ ? gather_->list() : nullptr;
   if (list == nullptr || !list->awaited.contains(member)) return;
-  charge_last(*list);
-  if (list->awaited.size() == 1) list->last = {member, now_ - list->progress_at};
+  const bool is_last = list->awaited.size() == 1 && list->is_any_done();
+  if (is_last) list->last = {member, now_ - list->progress_at};
   list->awaited.erase(member);
   list->done[done.sha256].push_back(member);
   const auto is_possible = [&](const Waited& its) {
     return its.of < names_.size() &&
            std::chrono::milliseconds(its.milliseconds) <= now_ - list->sent_at;
   };
-  if (done.waited && is_possible(*done.waited)) {
+  const bool has_waited = done.waited && is_possible(*done.waited);
+  if (is_last) charge_last(member, has_waited ? done.waited : std::nullopt);
+  if (has_waited) {
     list->waits.emplace_back(member, *done.waited);
   }
   list->progress_at = now_;  // our own end too: the root of a tree has the mean first

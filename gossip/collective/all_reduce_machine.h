@@ -173,7 +173,7 @@ class AllReduceMachine final : public Reducer {
   bool charges_waits() const { return is_running_ || options_.any_mean; }
   void charge_waits();
   void charge_late();
-  void charge_last(const SentList& list);
+  void charge_last(Member member, const std::optional<protocol::Waited>& waited);
   bool leaves_too_often(Member from, const Registration& its);
   void charge(Member by, Member of, TimePoint since);
   void charge(Member by, const Blame& blame, TimePoint since);

@@ -35,11 +35,7 @@ void AllReduceMachine::promise(Attempt attempt) {
   c.promised_at = now_;
   c.leave_attempt();
   if (gather_ && gather_->attempt() < attempt) {
-    if (const SentList* const list = gather_->list()) {
-      charge_last(*list);
-    } else {
-      charge_late();
-    }
+    if (gather_->list() == nullptr) charge_late();
     if (owner(attempt) != self_) drop_gather(attempt);
     gather_.reset();
   }
@@ -334,7 +330,9 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
       if (current_->joined < attempt) report_again();
       return;
     }
-    if (!history_.is_barred(owner(attempt)) &&
+    // Who reduces leaves for its gatherer, or for another one: anybody else could have it charged.
+    const bool may_move = !current_->run || from == owner(attempt) || from == current_->gatherer();
+    if (may_move && !history_.is_barred(owner(attempt)) &&
         current_->bounds.follows(from, attempt, current_->promised)) {
       return take_part_in(attempt);
     }

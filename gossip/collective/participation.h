@@ -83,7 +83,7 @@ struct Participation {
   TimePoint waits_since;               // for waiting_for()
   bool has_resumed = false;            // that wait was begun again
   Duration longest_wait{};             // for a piece
-  std::optional<Waited> waited;        // the same in the attempt at hand, and for whom
+  std::optional<Waited> waited;        // in the attempt at hand, the first of the long ones
   std::optional<Duration> work;        // from the end of the last exchange to this beginning
   std::optional<TimePoint> probed_at;  // the others, not judged yet
   TimePoint judged_at{};               // they were, last

@@ -178,11 +178,11 @@ class PeerLinks final : public PeerTransport {
   std::set<LinkPtr> greeting_;
   struct Budget {
     net::FrameBudget frames;
-    std::uint64_t vectors = 0;  // of vectors_out_: granted already
-    bool said = false;          // that it was exceeded
+    std::uint64_t pieces = 0;  // of pieces_out_: granted already
+    bool said = false;         // that it was exceeded
   };
   std::map<std::string, Budget> budgets_;  // of those that were members, by name
-  std::uint64_t vectors_out_ = 0;          // pieces and messages of exchanges, to whomever
+  std::uint64_t pieces_out_ = 0;           // of all-reduces, to whomever
   net::HandshakeBudget handshakes_;
   RelayLine line_;
   std::string last_pumped_;     // of the relayed links, which take turns

@@ -23,7 +23,7 @@ void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
 }
 
 // Its announcement and a chunk; what follows in a longer one is bulk.
-constexpr double kFramesOfAVector = 2;
+constexpr double kFramesOfAPiece = 2;
 
 }  // namespace
 
@@ -114,19 +114,18 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
   }
 }
 
-// The budget outlives the link: who dials again goes on with what it had left. Members send each
-// other as many pieces of an all-reduce, or messages as neighbours, as they send themselves: in
-// fast runs thousands a second.
+// The budget outlives the link: who dials again goes on with what it had left. In an all-reduce
+// each member sends one other as many pieces as it sends itself, in a ring thousands a second.
 Duration PeerLinks::charge(const std::string& name, const net::Frame& frame) {
   const net::FrameBudget fresh({.per_second = options_.frames_per_second});
   Budget& budget = budgets_.try_emplace(name, Budget{.frames = fresh}).first->second;
-  const std::uint64_t sent = vectors_out_ - std::exchange(budget.vectors, vectors_out_);
-  budget.frames.grant(kFramesOfAVector * static_cast<double>(sent));
+  const std::uint64_t sent = pieces_out_ - std::exchange(budget.pieces, pieces_out_);
+  budget.frames.grant(kFramesOfAPiece * static_cast<double>(sent));
   const Duration pause = budget.frames.take(frame, world_.loop.now(), work_of(frame));
   if (pause > Duration::zero() && !std::exchange(budget.said, true)) {
     world_.log.warning(
-        "{} sends more than {:.0f} frames a second, and more vectors than this peer: no more of it "
-        "are read",
+        "{} sends more than {:.0f} frames a second, pieces of all-reduces apart: no more of it are "
+        "read",
         name, options_.frames_per_second);
   }
   return pause;
@@ -291,9 +290,7 @@ void PeerLinks::send_transfer(Member to, const protocol::VectorTransfer& transfe
     return;
   }
   ++gone_.transfers_out;
-  const bool is_exchanged = std::holds_alternative<protocol::ReducePiece>(transfer.content) ||
-                            std::holds_alternative<protocol::MixMessage>(transfer.content);
-  if (is_exchanged) ++vectors_out_;
+  if (std::holds_alternative<protocol::ReducePiece>(transfer.content)) ++pieces_out_;
   pump(link);
 }
 

@@ -212,11 +212,21 @@ TEST(AllReduceHostile, NothingButAListPutsOffTheWaitForOne) {
 TEST(AllReduceHostile, ANumberFarAheadIsFollowedWhereAMajorityIs) {
   AllReduceMachine machine = in_attempt();
   const std::uint32_t far = 1 + 3 + 100 * 4;  // of member 3
-  EXPECT_TRUE(machine.on(note(3, reduce::Ask{}, 0, far), TimePoint{}).empty());
+  EXPECT_TRUE(machine.on(note(2, reduce::Ask{}, 0, far), TimePoint{}).empty());
   EXPECT_TRUE(machine.on(note(0, reduce::Ask{}, 0, far), TimePoint{}).empty());
   EXPECT_EQ(
-      told<reduce::Register>(machine.on(note(2, reduce::Ask{}, 0, far), TimePoint{}), 3).size(),
+      told<reduce::Register>(machine.on(note(3, reduce::Ask{}, 0, far), TimePoint{}), 3).size(),
       1U);
+}
+
+// It would be charged for leaving, and not the one that asked it to.
+TEST(AllReduceHostile, WhoReducesLeavesForItsGathererOrAnotherAlone) {
+  for (const Member from : {0U, 2U, 3U}) {
+    AllReduceMachine machine = in_attempt();
+    const auto sent = machine.on(note(from, reduce::Ask{}, 0, 1 + 4), TimePoint{});
+    EXPECT_EQ(told<reduce::Register>(sent, 0).size(), from == 0 ? 1U : 0U) << from;
+    EXPECT_EQ(told<reduce::Wait>(sent, from).size(), from == 0 ? 0U : 1U) << from;
+  }
 }
 
 TEST(AllReduceHostile, EarlyPiecesOfPlacesThatCannotBeEarlyAreNotKept) {
@@ -681,6 +691,7 @@ struct Leaver {
   bool pieces;  // or that it is done
   bool fresh;   // as if it had been started again
   double after;
+  bool blames_itself = false;
 };
 
 TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
@@ -688,7 +699,9 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
                             {true, false, 1.4},
                             {false, true, 0.05},
                             {false, true, 2.1},
-                            {true, true, 1.4}}) {
+                            {true, true, 1.4},
+                            {true, false, 1.4, true},
+                            {false, true, 0.05, true}}) {
     for (const Member self : {2U, 4U}) {
       SCOPED_TRACE(::testing::Message() << its.pieces << its.fresh << its.after << ", " << self);
       World world = liars_world(1);
@@ -707,7 +720,8 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
         if (its.pieces) network.delay_pieces(self, leaves ? 1e6 : 0);
         if (!leaves || !attempts.insert(note.attempt).second) return true;
         network.after(its.after, [&, from, note] {
-          const reduce::Register again{.fresh = its.fresh};
+          reduce::Register again{.fresh = its.fresh};
+          if (its.blames_itself) again.blame = protocol::Blame{.member = self, .pieces = 1};
           const Attempt next = note.attempt + (its.fresh ? 0 : kOfLiar);
           network.tell(self, from, about(note.at, next, again));
         });
