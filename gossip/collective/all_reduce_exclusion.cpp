@@ -123,8 +123,8 @@ void AllReduceMachine::charge_late() {
   }
 }
 
-// Who is the last to be done, when the others have had the mean for longer than it takes from one
-// to the next. For most of that time it may have waited itself.
+// For the last member to finish, if the others had the mean for longer than it usually takes from
+// one to the next. If it waited for another member for most of that time, that one is charged.
 void AllReduceMachine::charge_last(Member member, const std::optional<Waited>& waited) {
   const TimePoint since = gather_->list()->progress_at;
   const Duration usual = 2 * pieces_.usual() + piece_wait() / 4;
@@ -135,17 +135,17 @@ void AllReduceMachine::charge_last(Member member, const std::optional<Waited>& w
   if (current_) current_->charged_until = now_;
 }
 
-// One that registers again, so that all begin again, and names nobody for whom it waited. Whether
-// it is left out, as it does so again and again.
-bool AllReduceMachine::leaves_too_often(Member from, const Registration& its) {
+// A member that registers again makes all begin again. It is charged unless it names a listed
+// member that it waited for, and left out of the exchange if it does this after several lists.
+void AllReduceMachine::charge_leaving(Member from, const Registration& its) {
   const SentList* const list = gather_ ? gather_->list() : nullptr;
-  if (list == nullptr || !list->awaited.contains(from) || its.blame) return false;
+  if (list == nullptr || !list->awaited.contains(from)) return;
+  const Members sources = history_.sources(gather_->at());
+  if (its.blame && std::ranges::find(sources, its.blame->member) != sources.end()) return;
   if (current_ && charges_waits()) {
     charge(self_, from, std::exchange(current_->charged_until, now_));
   }
-  if (!history_.has_many_lists(gather_->at())) return false;
-  exclude(from, "leaves one attempt after the other");
-  return true;
+  if (history_.has_many_lists(gather_->at())) exclude(from, "leaves one attempt after the other");
 }
 
 void AllReduceMachine::charge(Member by, Member of, TimePoint since) {

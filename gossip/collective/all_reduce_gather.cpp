@@ -35,7 +35,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   }
   if (current_ && attempt > current_->promised) {
     if (!current_->bounds.follows(from, attempt, current_->promised)) return;
-    if (leaves_too_often(from, registration)) return begin_again(self_);
+    charge_leaving(from, registration);
+    if (history_.is_left_out(at, from)) return begin_again(self_);
     take_part_in(attempt);
   }
   Gathering& gather = open_gather(at, attempt);
@@ -44,7 +45,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     if (list->has(from)) {
       const Registration& its = gather.registered().of(from);
       if (!fresh || its.fresh) return send(from, at, attempt, list->note(from, its));
-      (void)leaves_too_often(from, registration);
+      charge_leaving(from, registration);
       return begin_again(self_);
     }
     if (!gather.registered().contains(from)) {

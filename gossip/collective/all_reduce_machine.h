@@ -174,7 +174,7 @@ class AllReduceMachine final : public Reducer {
   void charge_waits();
   void charge_late();
   void charge_last(Member member, const std::optional<protocol::Waited>& waited);
-  bool leaves_too_often(Member from, const Registration& its);
+  void charge_leaving(Member from, const Registration& its);
   void charge(Member by, Member of, TimePoint since);
   void charge(Member by, const Blame& blame, TimePoint since);
   Duration charged_wait(TimePoint since) const;

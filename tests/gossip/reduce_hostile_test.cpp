@@ -691,7 +691,7 @@ struct Leaver {
   bool pieces;  // or that it is done
   bool fresh;   // as if it had been started again
   double after;
-  bool blames_itself = false;
+  std::optional<Member> blames = {};  // 2: itself; 3: dead, in no list
 };
 
 TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
@@ -700,8 +700,10 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
                             {false, true, 0.05},
                             {false, true, 2.1},
                             {true, true, 1.4},
-                            {true, false, 1.4, true},
-                            {false, true, 0.05, true}}) {
+                            {true, false, 1.4, 2},
+                            {false, true, 0.05, 2},
+                            {true, false, 1.4, 3},
+                            {false, true, 0.05, 3}}) {
     for (const Member self : {2U, 4U}) {
       SCOPED_TRACE(::testing::Message() << its.pieces << its.fresh << its.after << ", " << self);
       World world = liars_world(1);
@@ -709,6 +711,7 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
       world.seconds_max = 3000;
       ReduceNetwork network(world);
       network.do_not_await(self);
+      if (its.blames == 3) network.kill(3);
       std::map<Exchange, std::set<Attempt>> left;
       network.forge = [&](Member from, Member to, Note& note) {
         const Exchange exchange = note.at.exchange;
@@ -721,7 +724,9 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
         if (!leaves || !attempts.insert(note.attempt).second) return true;
         network.after(its.after, [&, from, note] {
           reduce::Register again{.fresh = its.fresh};
-          if (its.blames_itself) again.blame = protocol::Blame{.member = self, .pieces = 1};
+          if (its.blames) {
+            again.blame = protocol::Blame{.member = *its.blames == 2 ? self : *its.blames};
+          }
           const Attempt next = note.attempt + (its.fresh ? 0 : kOfLiar);
           network.tell(self, from, about(note.at, next, again));
         });
