@@ -270,7 +270,7 @@ struct Register {  // to the gatherer: I have begun, and take part in nothing be
 struct List {  // from the gatherer: reduce among `members`
   std::vector<Member> members;
   bool weak = false;                 // their mean will be
-  std::optional<Member> apart = {};  // whom you blamed: `members` does not have both of you
+  std::optional<Member> apart = {};  // the member you blamed: `members` lacks one of you
   friend bool operator==(const List&, const List&) = default;
 };
 

@@ -169,7 +169,7 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
     if (!is_cause(for_list + for_commit, 2)) return;
     return say_slow(
         gatherer, fmt::format("{} gathers it, and this peer waited {} for its list and {} for its "
-                              "commit; who was late is named in its log, or is itself",
+                              "commit; its log names the late member, unless it was late itself",
                               names_[gatherer], seconds(for_list), seconds(for_commit)));
   }
   const SentList* const list = gather_ ? gather_->list() : nullptr;

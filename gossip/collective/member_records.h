@@ -94,7 +94,7 @@ class MemberRecords {
     protocol::Exchange exchange = 0;
     bool is_first = false;  // of the pair
   };
-  std::map<Pair, Turn> turns_;  // who was left out last
+  std::map<Pair, Turn> turns_;  // of each pair, the member left out last
   std::set<std::string> no_donors_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;

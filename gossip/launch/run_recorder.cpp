@@ -135,8 +135,8 @@ bool RunRecorder::has_all(protocol::Exchange exchange) const {
   });
 }
 
-// The last evaluation waits for everybody who is there or comes back, as long as anybody gets on;
-// no earlier one waits longer, so that what the others have finished is not lost with it.
+// The last evaluation waits for every peer that is running or will be restarted, as long as any
+// peer makes progress. Earlier ones wait no longer: what other peers have finished would be lost.
 TimePoint RunRecorder::deadline_of(protocol::Exchange exchange,
                                    const Evaluation& evaluation) const {
   const TimePoint patience_ends = progressed_ + options_.patience;

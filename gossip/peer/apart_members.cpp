@@ -35,8 +35,8 @@ bool ApartMembers::was_alike(Member member) const {
   return found != records_.end() && found->second.was_alike;
 }
 
-// Peers of earlier versions say no size, and neither do those that have no run yet: who was apart
-// comes back once it has one.
+// A greeting without a size comes from an earlier version, or from a peer that has no run yet. A
+// member that was apart comes back once it has a run.
 bool ApartMembers::takes_part(const Record& record, const protocol::PeerHello& hello) const {
   if (is_other(hello.elements) || !hello.refusal.empty()) return false;
   if (!record.is_apart) return true;

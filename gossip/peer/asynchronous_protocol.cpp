@@ -331,17 +331,16 @@ void AsynchronousProtocol::transmit(const std::vector<AsyncSend<float>>& sends) 
 }
 
 Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& transfer) const {
-  const auto* const confirmation = std::get_if<Confirmation>(&transfer.content);
-  const bool is_here = from < names_.size();
-  if (is_here && std::holds_alternative<Introduction>(transfer.content)) return {};
-  if (is_here && confirmation != nullptr &&
-      (confirmation->number == 0 || algorithm_->counts_on_edges())) {
-    return {};
-  }
   const auto* const pair = std::get_if<PairMessage>(&transfer.content);
-  if (pair == nullptr || !is_here) {
+  const auto* const confirmation = std::get_if<Confirmation>(&transfer.content);
+  const bool is_confirmation =
+      confirmation != nullptr && (confirmation->number == 0 || algorithm_->counts_on_edges());
+  const bool is_known =
+      pair != nullptr || is_confirmation || std::holds_alternative<Introduction>(transfer.content);
+  if (!is_known || from >= names_.size()) {
     return rejected("not-wanted", "this transfer is of no use here");
   }
+  if (pair == nullptr) return {};
   const std::uint64_t size = run_.initial.size();
   const bool is_vector = pair->floats == size && pair->packed == 0;
   const bool is_mass = pair->floats == 0 && pair->packed == MassLedger::total_bytes(size);
