@@ -135,17 +135,17 @@ void AllReduceMachine::charge_last(Member member, const std::optional<Waited>& w
   if (current_) current_->charged_until = now_;
 }
 
-// A member that registers again makes all begin again. It is charged unless it names a listed
-// member that it waited for, and left out of the exchange if it does this after several lists.
-void AllReduceMachine::charge_leaving(Member from, const Registration& its) {
-  const SentList* const list = gather_ ? gather_->list() : nullptr;
-  if (list == nullptr || !list->awaited.contains(from)) return;
+// A listed member that leaves makes all begin again, and is charged for what they have waited. If
+// it names a listed member as the cause, either may be; else it is left out of the exchange if it
+// does this after several lists. Requires: a list that has it.
+void AllReduceMachine::charge_leaving(Member from, std::optional<Member> cause) {
+  const SentList& list = *gather_->list();
+  const TimePoint since = current_ ? std::exchange(current_->charged_until, now_) : list.sent_at;
   const Members sources = history_.sources(gather_->at());
-  if (its.blame && std::ranges::find(sources, its.blame->member) != sources.end()) return;
-  if (current_ && charges_waits()) {
-    charge(self_, from, std::exchange(current_->charged_until, now_));
-  }
-  if (history_.has_many_lists(gather_->at())) exclude(from, "leaves one attempt after the other");
+  if (cause && std::ranges::find(sources, *cause) == sources.end()) cause.reset();
+  if (charges_waits()) charge(cause ? from : self_, cause.value_or(from), since);
+  if (cause || !history_.has_many_lists(gather_->at())) return;
+  exclude(from, "leaves one attempt after the other");
 }
 
 void AllReduceMachine::charge(Member by, Member of, TimePoint since) {

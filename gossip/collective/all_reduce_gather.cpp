@@ -26,6 +26,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   if (!lost.empty() && !are_members(lost)) return;
   if (held && (!are_members(held->members) || held->attempt > attempt)) return;  // cannot be
   if (blame && (blame->member == from || blame->member >= names_.size())) blame.reset();
+  const auto accused = blame ? std::optional(blame->member) : std::nullopt;
   if (history_.is_left_out(at, from)) return send(from, at, 0, reduce::Wait{});
   if (current_ && attempt < current_->promised) {
     return send(from, at, current_->promised, reduce::Ask{});
@@ -33,19 +34,27 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   if (history_.was_sent(at, attempt) && (!gather_ || gather_->attempt() != attempt)) {
     return send(from, at, next_attempt(self_), reduce::Ask{});
   }
+  const bool leaves_list = gather_ && gather_->list() != nullptr && attempt > gather_->attempt();
+  // Those who reduce can end without it.
+  if (leaves_list && !is_awaited_here(from)) {
+    if (current_) current_->bounds.put_off(attempt);
+    return send(from, at, 0, reduce::Wait{});
+  }
   if (current_ && attempt > current_->promised) {
     if (!current_->bounds.follows(from, attempt, current_->promised)) return;
-    charge_leaving(from, registration);
-    if (history_.is_left_out(at, from)) return begin_again(self_);
-    take_part_in(attempt);
   }
+  if (leaves_list) {
+    charge_leaving(from, accused);
+    if (history_.is_left_out(at, from)) return begin_again(self_);
+  }
+  if (current_ && attempt > current_->promised) follow(from, attempt);
   Gathering& gather = open_gather(at, attempt);
   if (gather.attempt() > attempt) return send(from, at, gather.attempt(), reduce::Ask{});
   if (const SentList* const list = gather.list()) {
     if (list->has(from)) {
       const Registration& its = gather.registered().of(from);
       if (!fresh || its.fresh) return send(from, at, attempt, list->note(from, its));
-      charge_leaving(from, registration);
+      charge_leaving(from, accused);
       return begin_again(self_);
     }
     if (!gather.registered().contains(from)) {
@@ -54,6 +63,12 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   }
   if (held && !is_quorum(held->members.size())) held->weak = true;
   gather.add(from, std::move(registration), now_);
+}
+
+// Whether what is gathered here ends without this member.
+bool AllReduceMachine::is_awaited_here(Member member) const {
+  const SentList* const list = gather_ ? gather_->list() : nullptr;
+  return list != nullptr && list->awaited.contains(member);
 }
 
 // In place of the attempt that is gathered here, whatever came of it.

@@ -107,16 +107,18 @@ void AllReduceMachine::handle(Begin& begin) {
     current_->tellers.try_emplace(teller, commit.sha256);
     if (!current_->search) look_for(std::move(commit));
   }
-  const auto asked_for = std::exchange(asked_for_, {});
-  if (asked_for && asked_for->first == begin.at) {
-    const Attempt attempt = asked_for->second;
-    const bool is_gathered =
-        history_.was_sent(begin.at, attempt) || (gather_ && gather_->attempt() >= attempt);
-    if (!is_gathered && !history_.is_barred(owner(attempt))) return take_part_in(attempt);
+  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || history_.is_barred(gatherer_);
+  const auto asked = std::exchange(asked_for_, {});
+  if (asked && asked->at == begin.at && !history_.is_barred(owner(asked->attempt))) {
+    const bool is_gathered = history_.was_sent(begin.at, asked->attempt) ||
+                             (gather_ && gather_->attempt() >= asked->attempt);
+    // Our gatherer would wait for us: it knows of another attempt, or we go there after this one.
+    const bool may_go = is_no_use || gatherer_ == self_ || asked->by == gatherer_;
+    if (!is_gathered && may_go) return take_part_in(asked->attempt);
+    if (!is_gathered) current_->bounds.put_off(asked->attempt);
   }
   // Somebody registered here already: the others are asked to come.
   if (gather_) return take_part_in(gather_->attempt());
-  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || history_.is_barred(gatherer_);
   take_part_in(next_attempt(is_no_use ? gatherer_after(gatherer_) : gatherer_));
 }
 

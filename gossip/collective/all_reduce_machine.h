@@ -68,6 +68,12 @@ class AllReduceMachine final : public Reducer {
     Member gatherer = 0;
     std::set<Member> expected;
   };
+  struct AskedFor {  // before we have begun
+    Progress at;
+    Attempt attempt = 0;
+    Member by = 0;
+    friend auto operator<=>(const AskedFor&, const AskedFor&) = default;
+  };
   struct Gathered {  // the last commit, if here
     TimePoint from{};
     Duration lateness_max{};
@@ -89,6 +95,7 @@ class AllReduceMachine final : public Reducer {
   void receive(Member from, Progress at, Attempt, reduce::AskProgress&);
   void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void take_part_in(Attempt attempt);
+  void follow(Member asker, Attempt attempt);
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
   void report();
@@ -103,6 +110,7 @@ class AllReduceMachine final : public Reducer {
   void after_progress();
   void accept(Participation::Mean mean);
   void send_done();
+  void say_end_is_missing();
   void stop_waiting();
   Patience patience() const;
   void probe_others();
@@ -150,6 +158,7 @@ class AllReduceMachine final : public Reducer {
   // The gatherer's side (all_reduce_gather.cpp).
   void receive(Member from, Progress at, Attempt attempt, reduce::Register& registration);
   void receive(Member from, Progress at, Attempt attempt, reduce::Done& done);
+  bool is_awaited_here(Member member) const;
   Gathering& open_gather(Progress at, Attempt attempt);
   void drop_gather(Attempt instead);
   void begin_again(Member gatherer);
@@ -174,7 +183,7 @@ class AllReduceMachine final : public Reducer {
   void charge_waits();
   void charge_late();
   void charge_last(Member member, const std::optional<protocol::Waited>& waited);
-  void charge_leaving(Member from, const Registration& its);
+  void charge_leaving(Member from, std::optional<Member> cause);
   void charge(Member by, Member of, TimePoint since);
   void charge(Member by, const Blame& blame, TimePoint since);
   Duration charged_wait(TimePoint since) const;
@@ -227,7 +236,7 @@ class AllReduceMachine final : public Reducer {
   GatherHistory history_;
   std::shared_ptr<MemberRecords> records_ =
       std::make_shared<MemberRecords>(MemberRecords::Options{});
-  std::optional<std::pair<Progress, Attempt>> asked_for_;  // others have come so far
+  std::optional<AskedFor> asked_for_;  // others have come so far
   std::set<Member> askers_;  // where we are in this exchange: who gathers may not be in their reach
   // An exchange has ended here, or in the machine that this one has learned from: links are made.
   bool is_running_ = false;

@@ -21,6 +21,16 @@ void AllReduceMachine::take_part_in(Attempt attempt) {
   report();
 }
 
+// Because `asker` says so. The gatherer that waits for us hears where we went.
+void AllReduceMachine::follow(Member asker, Attempt attempt) {
+  const Participation& c = *current_;
+  const Member former = c.promised != 0 ? c.gatherer() : gatherer_;
+  if (former != self_ && now_ >= c.held_at + options_.answer) say_end_is_missing();
+  take_part_in(attempt);
+  const bool is_told = former == self_ || former == asker || former == owner(attempt);
+  if (!is_told) send(former, c.at, attempt, reduce::Ask{});
+}
+
 // After an attempt that came to nothing.
 void AllReduceMachine::try_again_with(Member gatherer) {
   ++current_->failed[current_->gatherer()];
@@ -263,6 +273,17 @@ void AllReduceMachine::find_silent() {
   if (c.promised != 0 && c.waits_for_list()) report_again();
 }
 
+// Of an attempt that is left, if this member was done.
+void AllReduceMachine::say_end_is_missing() {
+  const Participation& c = *current_;
+  if (c.promised == 0 || c.held.attempt != c.promised) return;
+  const std::string& gatherer = names_[c.gatherer()];
+  say_seldom(LogLevel::kWarning, "end: " + gatherer,
+             fmt::format("{} gathers exchange {} and does not say that it has ended, although "
+                         "this peer is done: another member takes over",
+                         gatherer, c.at.exchange));
+}
+
 // In vain. Whoever is silent as a gatherer is not one again before it is heard; of a piece the
 // gatherer finds out who is the cause.
 void AllReduceMachine::stop_waiting() {
@@ -274,11 +295,8 @@ void AllReduceMachine::stop_waiting() {
     say(LogLevel::kWarning,
         fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
                     names_[silent], c.at.exchange, c.joined));
-  } else if (c.held.attempt == c.promised) {
-    say_seldom(LogLevel::kWarning, "end: " + names_[silent],
-               fmt::format("{} gathers exchange {} and does not say that it has ended, although "
-                           "this peer is done: another member takes over",
-                           names_[silent], c.at.exchange));
+  } else {
+    say_end_is_missing();
   }
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
@@ -330,16 +348,22 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
       if (current_->joined < attempt) report_again();
       return;
     }
-    // Who reduces leaves for its gatherer, or for another one: anybody else could have it charged.
-    const bool may_move = !current_->run || from == owner(attempt) || from == current_->gatherer();
-    if (may_move && !history_.is_barred(owner(attempt)) &&
-        current_->bounds.follows(from, attempt, current_->promised)) {
-      return take_part_in(attempt);
+    // Who reduces leaves for its gatherer, or for another one; a gatherer with one that it lists.
+    const bool has_left = is_awaited_here(from);
+    const bool may_move =
+        !current_->run || from == owner(attempt) || from == current_->gatherer() || has_left;
+    if (may_move && current_->bounds.follows(from, attempt, current_->promised)) {
+      if (has_left) charge_leaving(from, owner(attempt));
+      if (!history_.is_barred(owner(attempt))) return follow(from, attempt);
+      if (has_left) return begin_again(self_);
     }
   } else if (is_plausible(from, attempt) && (at == next_ || may_follow(at))) {
-    const std::pair asked_for(at, attempt);
-    asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
+    const AskedFor asked{at, attempt, from};
+    asked_for_ = std::max(asked_for_.value_or(asked), asked);
   }
+  // It takes part in nothing below that any more.
+  const bool is_gone = gather_ && gather_->at() == at && gather_->attempt() < attempt;
+  if (is_gone && gather_->list() == nullptr) gather_->remove(from);
   send(from, at, attempt, reduce::Wait{});
   if (at > open()) hear_of_later(from, at);
 }

@@ -26,7 +26,7 @@ bool AttemptBounds::is_plausible(Member from, Attempt attempt, Attempt promised)
 
 bool AttemptBounds::follows(Member from, Attempt attempt, Attempt promised) {
   if (attempt <= promised || promised == 0 || left_at_[from]++ < kFollowedMax) return true;
-  later_ = std::max(later_, attempt);
+  put_off(attempt);
   return false;
 }
 

@@ -2,6 +2,7 @@
 // How far the attempts that others name move a member within an exchange: one of them may lie.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 
@@ -23,6 +24,8 @@ class AttemptBounds {
   // Whether `promised` is left now because `from` asks for `attempt`. Who asks too often is
   // followed once our own attempt has come to nothing.
   bool follows(Member from, Attempt attempt, Attempt promised);
+  // It is asked for, and not followed now.
+  void put_off(Attempt attempt) { later_ = std::max(later_, attempt); }
   // The highest that was asked for and not followed.
   Attempt later() const { return later_; }
 
