@@ -815,8 +815,38 @@ TEST(AllReduceHostile, WhoHasOthersLeaveIsSeldomWaitedFor) {
     const auto seconds = network.exchange_seconds();
     EXPECT_LT(std::accumulate(seconds.end() - 100, seconds.end(), 0.0) / 100, 0.7);
     for (Member m = 0; m < kOfLiar; ++m) {
-      if (m != kSelf) EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
+      if (m == kSelf) continue;
+      EXPECT_FALSE(is_named(network, m, "has held up the others")) << m;
     }
+  }
+}
+
+// All others are done when the last piece of one member comes to another. That one waited for it,
+// and is not charged for being the last.
+TEST(AllReduceHostile, WhoWithholdsItsLastPieceIsChargedAndNotTheMemberThatWaitsForIt) {
+  constexpr std::uint64_t kLastOfRing = place_of(Phase::kGather, kOfLiar - 2);
+  for (const std::size_t floats : {13U, 60'000U}) {  // a tree, a ring
+    const bool is_ring = floats > 1000;
+    const Member self = 2;    // sends the mean to member 3, and in a ring its last segment
+    const Member victim = 3;  // has nobody behind it
+    SCOPED_TRACE(::testing::Message() << floats << " floats");
+    World world = liars_world(1);
+    world.floats = floats;
+    world.exchanges = 60;
+    ReduceNetwork network(world);
+    network.delay_pieces(self, 2, is_ring ? kLastOfRing : place_of(Phase::kDown, 0));
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.disagreement(), "");
+    EXPECT_FALSE(is_named(network, victim, "has held up the others"));
+    EXPECT_TRUE(is_named(network, self, "has held up the others"));
+    const auto seconds = network.exchange_seconds();
+    const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    EXPECT_LT(std::accumulate(half, seconds.end(), 0.0) / 30, 0.6);
+    std::size_t with_victim = 0;
+    for (const Finished& result : network.finished(4)) {
+      with_victim += std::ranges::binary_search(result.members, victim) ? 1 : 0;
+    }
+    EXPECT_EQ(with_victim, world.exchanges);
   }
 }
 

@@ -291,7 +291,8 @@ void ReduceNetwork::perform(Member self, const SendPiece& piece) {
   Work arrives = [this, to = piece.to, checksum = checksum_of(piece.floats.values),
                   sent = PieceReceived{self, node.epoch, piece.at, piece.attempt, piece.place,
                                        piece.floats}] { arrive(to, sent, checksum); };
-  if (node.pieces_late == 0) return transmit(self, piece.to, std::move(arrives));
+  if (node.pieces_late == 0 || piece.place < node.late_from)
+    return transmit(self, piece.to, std::move(arrives));
   after(node.pieces_late, std::move(arrives));
 }
 

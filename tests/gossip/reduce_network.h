@@ -89,8 +89,11 @@ class ReduceNetwork final
   // Others get no model of it.
   void give_no_model(Member member) { nodes_[member].gives = false; }
   void give_no_pieces(Member member) { nodes_[member].gives_pieces = false; }
-  // Its pieces come so much later from now on, in order.
-  void delay_pieces(Member member, double seconds) { nodes_[member].pieces_late = seconds; }
+  // Its pieces come so much later from now on, in order: all, or those of this place and after it.
+  void delay_pieces(Member member, double seconds, std::uint64_t place = 0) {
+    nodes_[member].pieces_late = seconds;
+    nodes_[member].late_from = place;
+  }
   // Means and segments of them arrive changed from now on.
   void change_means(Member from, Member to) { changed_.insert({from, to}); }
   // What its pieces and the means that it gives hold from now on, to all or to one.
@@ -145,6 +148,7 @@ class ReduceNetwork final
     bool gives = true;  // its model
     bool gives_pieces = true;
     double pieces_late = 0;
+    std::uint64_t late_from = 0;  // these places
   };
 
   void begin_next(Member member, double seconds);
