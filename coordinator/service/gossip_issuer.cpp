@@ -204,13 +204,13 @@ Result<GossipIssuer::LeftOut> GossipIssuer::remove_unfit(
     std::vector<identity::RosterMember>& members) const {
   LeftOut left_out;
   if (gossip::is_fallback(settings)) return left_out;  // its federated run leaves them out
-  const auto kind = model_kind(settings);
-  if (!kind) return left_out;  // check_network says what is wrong
+  const auto needs = member_needs(settings);
+  if (!needs) return left_out;  // check_network says what is wrong
   STARLING_ASSIGN(auto clients, parts_.store.clients());
   std::set<std::string_view> names;
   for (const identity::RosterMember& member : members) names.insert(member.name);
   std::erase_if(clients, [&](const auto& client) { return !names.contains(client.name); });
-  const auto fit = judge_members(*kind, clients, [of](const std::string& name) {
+  const auto fit = judge_members(*needs, clients, [of](const std::string& name) {
     return of == nullptr || of->find(name).has_value();
   });
   if (fit.disagreement && of == nullptr) return *fit.disagreement;
@@ -234,6 +234,7 @@ void GossipIssuer::set_left_out(LeftOut left_out) {
   const bool is_news = left_out.line != left_out_.line && !left_out.line.empty();
   left_out_ = std::move(left_out);
   if (is_news) parts_.log.warning("gossip network {}: {}", roster()->run, left_out_.line);
+  desk_.set_left_out(left_out_.names);
 }
 
 std::string GossipIssuer::problem() const {
@@ -251,8 +252,9 @@ Result<void> GossipIssuer::stop() {
   next.settings = identity::stopped_settings();
   STARLING_ASSIGN(next.revoked, revoked());
   set_problem("");
-  set_left_out({});
-  return issue(std::move(next), roster()->expires - roster()->issued);
+  STARLING_TRY(issue(std::move(next), roster()->expires - roster()->issued));
+  set_left_out({});  // they have heard of the end, too
+  return {};
 }
 
 Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifetime) {

@@ -159,9 +159,9 @@ std::vector<std::string> network_warnings(const Settings& settings, std::size_t 
   return sentences;
 }
 
-Result<std::string> model_kind(const Settings& settings) {
+Result<MemberNeeds> member_needs(const Settings& settings) {
   STARLING_ASSIGN(const gossip::NetOptions options, read_options(settings));
-  return options.model.kind;
+  return MemberNeeds{.model_kind = options.model.kind, .columns = options.data.columns.size()};
 }
 
 Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,

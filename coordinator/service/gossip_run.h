@@ -36,8 +36,13 @@ Settings settings_for(Settings settings, std::size_t members);
 
 // What is allowed for so many members and may not do what the operator expects: a sentence each.
 std::vector<std::string> network_warnings(const Settings& settings, std::size_t members);
-// The kind of its model. Fails as check_network for settings of no network.
-[[nodiscard]] Result<std::string> model_kind(const Settings& settings);
+// What a run asks of each member's data and device.
+struct MemberNeeds {
+  std::string model_kind;
+  std::size_t columns = 0;  // that it names (data.columns); 0: it names none
+};
+// Fails as check_network for settings of no network.
+[[nodiscard]] Result<MemberNeeds> member_needs(const Settings& settings);
 
 // Lines "NAME KEY [HOST:PORT]", '#' begins a comment, no name, key or address twice;
 // "members-malformed" with the line.

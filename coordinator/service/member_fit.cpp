@@ -29,6 +29,14 @@ std::string describe(const Holders::value_type& entry) {
                      list_some(names, kShown, std::identity()));
 }
 
+// Rows of images have no columns.
+std::string why_unfit_columns(std::size_t columns, const store::Greeting& greeting) {
+  const bool fits = columns == 0 || greeting.input.size() != 1 || greeting.input.front() == columns;
+  if (fits) return "";
+  return fmt::format("its rows have {}, and data.columns names {}",
+                     counted(greeting.input.front(), "column"), columns);
+}
+
 Error shapes_differ(const Holders& holders, std::size_t count) {
   const std::vector<Holders::value_type> all(holders.begin(), holders.end());
   return rejected("shapes-differ",
@@ -39,15 +47,17 @@ Error shapes_differ(const Holders& holders, std::size_t count) {
 
 }  // namespace
 
-MemberFit judge_members(std::string_view model_kind, std::span<const store::Client> clients,
+MemberFit judge_members(const MemberNeeds& needs, std::span<const store::Client> clients,
                         const std::function<bool(const std::string& name)>& counts) {
-  const std::vector<std::string> abilities = {std::string(client::kModelPrefix).append(model_kind)};
+  const std::vector<std::string> abilities = {
+      std::string(client::kModelPrefix).append(needs.model_kind)};
   MemberFit fit;
   Holders holders;
   std::size_t count = 0;
   for (const store::Client& client : clients) {
     const ClientTable::Client as_client{.greeting = client.greeting};
     std::string why = why_unfit(as_client, abilities, {}, protocol::TaskKind::kTrain);
+    if (why.empty()) why = why_unfit_columns(needs.columns, client.greeting);
     if (!why.empty()) {
       fit.unfit.emplace(client.name, std::move(why));
     } else if (!client.greeting.input.empty() && counts(client.name)) {
@@ -55,7 +65,7 @@ MemberFit judge_members(std::string_view model_kind, std::span<const store::Clie
       ++count;
     }
   }
-  if (holders.empty() || model_kind == model::kExternalKind) return fit;
+  if (holders.empty() || needs.model_kind == model::kExternalKind) return fit;
   const auto most =
       std::ranges::max_element(holders, {}, [](const auto& entry) { return entry.second.size(); });
   if (2 * most->second.size() <= count) {

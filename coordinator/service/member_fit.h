@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
+#include "coordinator/service/gossip_run.h"
 #include "core/base/error.h"
 #include "core/store/records.h"
 
@@ -21,7 +21,7 @@ struct MemberFit {
 };
 // The network's shape of a row and number of classes are those of more than half of the clients
 // that say theirs and for which `counts` holds.
-MemberFit judge_members(std::string_view model_kind, std::span<const store::Client> clients,
+MemberFit judge_members(const MemberNeeds& needs, std::span<const store::Client> clients,
                         const std::function<bool(const std::string& name)>& counts);
 
 }  // namespace starling::coordinator

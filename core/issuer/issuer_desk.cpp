@@ -52,7 +52,7 @@ Result<void> IssuerDesk::publish(identity::SignedRoster roster) {
   std::vector<SessionId> to;
   for (auto& [name, member] : members_) {
     if (!is_listed(name)) member.hand_in.reset();
-    if (is_listed(name) || (before && before->roster().find(name))) to.push_back(member.session);
+    if (is_told(name) || (before && before->roster().find(name))) to.push_back(member.session);
   }
   for (const SessionId session : to) send_roster(session, {});
   return {};
@@ -69,8 +69,22 @@ bool IssuerDesk::is_listed(const std::string& name) const {
   return roster_ && roster_->roster().find(name).has_value();
 }
 
+bool IssuerDesk::is_told(const std::string& name) const {
+  return is_listed(name) || (roster_ && left_out_.contains(name));
+}
+
+void IssuerDesk::set_left_out(std::set<std::string> names) {
+  std::swap(left_out_, names);
+  std::vector<SessionId> to;
+  for (const auto& [name, member] : members_) {
+    const bool is_news = is_told(name) && !is_listed(name) && !names.contains(name);
+    if (is_news) to.push_back(member.session);
+  }
+  for (const SessionId session : to) send_roster(session, {});
+}
+
 Result<void> IssuerDesk::receive(const std::string& name, const protocol::RosterAsk& ask) {
-  if (is_listed(name)) send_roster(members_.at(name).session, ask);
+  if (is_told(name)) send_roster(members_.at(name).session, ask);
   return {};
 }
 
@@ -83,7 +97,7 @@ void IssuerDesk::opened(SessionId session, const std::string& name) {
   }
   members_[name] = Member{.session = session, .hand_in = {}};
   sessions_[session] = name;
-  if (is_listed(name)) send_roster(session, {});
+  if (is_told(name)) send_roster(session, {});
 }
 
 void IssuerDesk::closed(SessionId session) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -42,8 +43,8 @@ class IssuerDesk {
   // `log` must outlive the desk.
   IssuerDesk(Options options, Handlers handlers, Log& log);
 
-  // Makes this the roster, and sends it to the connected ones that it or the one before names;
-  // "roster-old" where it is not newer.
+  // Makes this the roster, and sends it to the connected ones that it or the one before names, or
+  // that are left out; "roster-old" where it is not newer.
   [[nodiscard]] Result<void> publish(identity::SignedRoster roster);
   // None until the first is published.
   const std::optional<identity::SignedRoster>& roster() const { return roster_; }
@@ -53,6 +54,9 @@ class IssuerDesk {
   void opened(SessionId session, const std::string& name);
   void closed(SessionId session);
   bool is_connected(const std::string& name) const { return members_.contains(name); }
+  // Clients that could have been members. They are sent the roster as members are: from its lack of
+  // them they know that the run goes on without them.
+  void set_left_out(std::set<std::string> names);
 
   // Whether take() is to have this message: RosterAsk, PeerReport, Relay, VectorTransfer, or a
   // Chunk of the model that this session hands in.
@@ -73,6 +77,7 @@ class IssuerDesk {
   };
 
   bool is_listed(const std::string& name) const;
+  bool is_told(const std::string& name) const;  // of the roster
   const identity::RosterMember* undialled(const std::string& name) const;
   void send_roster(SessionId session, const protocol::RosterAsk& ask);
 
@@ -98,6 +103,7 @@ class IssuerDesk {
   Handlers handlers_;
   Log& log_;
   std::optional<identity::SignedRoster> roster_;
+  std::set<std::string> left_out_;
   std::map<std::string, Member> members_;      // who is connected
   std::map<SessionId, std::string> sessions_;  // of members_ only
   RelayPairs relayed_;  // open links; both ends are connected and cannot be dialled

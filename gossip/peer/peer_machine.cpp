@@ -136,8 +136,11 @@ void PeerMachine::adopt() {
                     roster.members[*self].address));
   }
   if (!self || !is_member()) {
-    problem_ = "this device is not a member of the roster";
-    say(LogLevel::kWarning, problem_ + ": waiting for another");
+    problem_ = fmt::format(
+        "this device is not a member of run {}: its operator sees why with 'starling-coordinator "
+        "gossip show'",
+        roster.run);
+    say(LogLevel::kWarning, problem_);
   } else if (!stands_by()) {
     prepare();
   }

@@ -118,6 +118,43 @@ TEST_F(GossipIssuerTest, AMemberThatConnectsWithAnotherShapeIsLeftOut) {
   EXPECT_THAT(issuer->problem(), HasSubstr("p2: its rows have another shape"));
 }
 
+TEST_F(GossipIssuerTest, DevicesWithMoreColumnsThanTheRunNamesAreLeftOut) {
+  for (const char* name : {"p1", "p2", "p3"}) {
+    join(name, store::Role::kPeer);
+    announce(name, {4}, 3);
+  }
+  announce("p3", {1, 2, 2}, 3);
+  const std::string named = "[topology]\nspec = \"ring\"\n[data]\ncolumns = ";
+  EXPECT_EQ(start(named + "[\"a\", \"b\", \"c\", \"d\"]\n"), "started");
+  EXPECT_EQ(names(), "p1 p2 ");
+  const auto run = parse_gossip_run("faces", named + "[\"a\", \"b\", \"c\"]\n", "NET.toml");
+  ASSERT_TRUE(run) << run.error().message();
+  announce("p3", {4}, 3);
+  const auto refused = issuer->start(*run, minutes(10));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), "no-members");
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("p1: its rows have 4 columns, and data.columns names 3"));
+}
+
+// It could not tell a network that runs without it from one that does not run.
+TEST_F(GossipIssuerTest, WhoIsLeftOutIsSentTheRosters) {
+  for (const char* name : {"p1", "p2", "p3"}) {
+    join(name, store::Role::kPeer);
+    announce(name, {4}, 3);
+  }
+  announce("p3", {3}, 3);
+  issuer->desk().opened(SessionId(3), "p3");
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(std::ranges::count(sent, SessionId(3)), 1);
+  issuer->members_changed();
+  EXPECT_EQ(std::ranges::count(sent, SessionId(3)), 1) << "nothing is new";
+  ASSERT_TRUE(issuer->stop());
+  EXPECT_EQ(std::ranges::count(sent, SessionId(3)), 2);
+  issuer->desk().opened(SessionId(4), "p3");
+  EXPECT_EQ(std::ranges::count(sent, SessionId(4)), 0) << "nobody is left out of no run";
+}
+
 TEST_F(GossipIssuerTest, ARunOfWhichNoShapeIsThatOfMostIsRefused) {
   for (const char* name : {"p1", "p2"}) join(name, store::Role::kPeer);
   announce("p1", {4}, 3);

@@ -206,7 +206,8 @@ TEST(PeerMachine, WhoIsNoMemberWaitsForAnotherRoster) {
   EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
   EXPECT_EQ(peer.state(), "refused");
   EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem,
-            "this device is not a member of the roster");
+            "this device is not a member of run run-1: its operator sees why with "
+            "'starling-coordinator gossip show'");
   peer.give(peer.world.roster(2));
   EXPECT_EQ(peer.state(), "training");
   EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");

@@ -161,6 +161,26 @@ TEST_F(IssuerDeskTest, WhoIsLeftOutHearsItOnceAndStrangersNothing) {
   EXPECT_EQ(sent_to<protocol::RosterPart>(kB).size(), 1U);
 }
 
+TEST_F(IssuerDeskTest, ClientsThatAreLeftOutAreToldWhileTheyAre) {
+  desk.set_left_out({"x", "y"});
+  desk.opened(kStranger, "x");
+  EXPECT_TRUE(sent.empty()) << "there is no roster";
+  publish();
+  ASSERT_TRUE(desk.publish(owner.sign(2, members())));
+  EXPECT_EQ(sent_to<protocol::RosterPart>(kStranger).size(), 1U);
+  ASSERT_TRUE(take(kStranger, protocol::RosterAsk{}));
+  EXPECT_EQ(sent_to<protocol::RosterPart>(kStranger).size(), 2U);
+  desk.opened(SessionId(19), "x");
+  EXPECT_EQ(sent_to<protocol::RosterPart>(SessionId(19)).size(), 1U);
+  sent.clear();
+  desk.set_left_out({});
+  ASSERT_TRUE(desk.publish(owner.sign(3, members())));
+  EXPECT_EQ(sent_to<protocol::RosterPart>(SessionId(19)).size(), 0U);
+  desk.set_left_out({"a", "x"});
+  EXPECT_EQ(sent_to<protocol::RosterPart>(SessionId(19)).size(), 1U);
+  EXPECT_EQ(sent_to<protocol::RosterPart>(kA).size(), 1U) << "members have it";
+}
+
 TEST_F(IssuerDeskTest, OnlyNewerRostersArePublished) {
   publish();
   EXPECT_EQ(desk.publish(owner.sign(1, members())).error().code(), "roster-old");
