@@ -275,7 +275,8 @@ void leave_out_empty_columns(Comparison& comparison) {
 
 std::string end_mark(const Run& run) {
   if (run.failed) return " (failed)";
-  return run.unfinished ? " (unfinished)" : "";
+  if (run.unfinished) return " (unfinished)";
+  return run.incomplete.empty() ? "" : " (incomplete)";
 }
 
 Differences differences(std::span<const Run> runs) {

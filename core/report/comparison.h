@@ -13,7 +13,8 @@
 
 namespace starling::report {
 
-// Behind the name of a run that did not end as it should: " (unfinished)", " (failed)".
+// Behind the name of a run that did not end as it should: " (unfinished)", " (failed)",
+// " (incomplete)".
 std::string end_mark(const Run& run);
 
 // The settings in which runs of one kind differ, most telling first; among them "runs as":

@@ -135,6 +135,7 @@ struct Run {
   bool has_checkpoint = false;  // of an unfinished run: it goes on from there
   bool failed = false;          // it ended by an error
   std::string failure = {};     // which; "" where it is not known
+  std::string incomplete = {};  // whose last model the result of launched processes lacks
   // Of a federated run.
   std::string state = {};          // "completed"
   std::string stopped_early = {};  // why; empty: it did not

@@ -108,6 +108,7 @@ Result<Run> parse_summary(std::string_view text, std::optional<double>& last_ste
   run.real_time = run.program.starts_with("starling-gossip launch");
   STARLING_ASSIGN(run.failure, text_member(object, "failed", kSummary));
   run.failed = !run.failure.empty();
+  STARLING_ASSIGN(run.incomplete, text_member(object, "incomplete", kSummary));
   STARLING_ASSIGN(run.algorithm, text_member(object, "algorithm", kSummary));
   STARLING_ASSIGN(run.trace_sha256, text_member(object, "trace_sha256", kSummary));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kSummary));

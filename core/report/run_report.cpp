@@ -239,6 +239,8 @@ std::string subtitle_of(const Run& run) {
     add("failed");
   } else if (run.unfinished) {
     add("unfinished");
+  } else if (!run.incomplete.empty()) {
+    add("incomplete");
   }
   if (!run.state.empty() && !run.failed) add(run.state);
   for (const char* key : {"dataset", "partition"}) {
@@ -261,6 +263,8 @@ std::string render_one(const Run& run, const std::string& name, std::span<const 
     page.paragraph(failed_note(run));
   } else if (run.unfinished) {
     page.paragraph(unfinished_note(run));
+  } else if (!run.incomplete.empty()) {
+    page.paragraph("Incomplete: " + run.incomplete + ".");
   }
   add_not_begun(page, left_out);
   add_left_out(page, left_out);

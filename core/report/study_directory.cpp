@@ -200,6 +200,12 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
     return rejected("no-run", fmt::format("there is no {}", directory.string()));
   }
   if (study.runs.empty() && damage) return *damage;
+  if (study.runs.empty() && std::filesystem::exists(directory / kSumsFile, ignored)) {
+    return rejected("bad-run",
+                    fmt::format("{} holds a finished run that lacks its record, summary.json or "
+                                "run.json: restore the file, or remove {} and run it again",
+                                directory.string(), directory.string()));
+  }
   if (study.runs.empty() && holds_beginning(directory)) {
     return rejected("bad-run",
                     fmt::format("{} holds a run that has not finished, without a record of what "

@@ -307,6 +307,10 @@ bool Launcher::any_runs() const {
 void Launcher::look() {
   if (outcome_) return;
   const TimePoint now = loop_.now();
+  for (const Node node : recorder_->take_silent(now)) {
+    hooks_.on_line(fmt::format("{} has reported nothing for {}: frozen, or the machine is too busy",
+                               places_[node].name, format_duration(RunRecorder::kSilentAfter)));
+  }
   if (!first_step_ && recorder_->step() > 0) first_step_ = now;
   if (first_step_) {
     for (const FaultAction& action : schedule_.on(now - *first_step_, recorder_->step())) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
@@ -63,6 +64,8 @@ void RunRecorder::started(Node node, TimePoint now) {
   NodeRecord& record = nodes_[node];
   record.process = NodeRecord::Process::kUp;
   record.before = record.done;
+  record.heard.reset();
+  record.silent = false;
   set_state(node, "starting", now);
 }
 
@@ -73,6 +76,7 @@ void RunRecorder::paused(Node node, TimePoint now) {
 
 void RunRecorder::resumed(Node node, TimePoint now) {
   nodes_[node].process = NodeRecord::Process::kUp;
+  nodes_[node].heard.reset();
   set_state(node, "resumed", now);
 }
 
@@ -102,7 +106,24 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   if (report.loss_steps > 0) row.loss = report.loss;
   row.bytes_sent = record.done.bytes_sent;
   row.bytes_received = record.done.bytes_received;
-  if (record.process == NodeRecord::Process::kUp) set_state(node, report.state, now);
+  if (record.process != NodeRecord::Process::kUp) return;
+  record.heard = now;
+  // That it reports again is no progress of the run.
+  if (std::exchange(record.silent, false)) row.state = report.state;
+  set_state(node, report.state, now);
+}
+
+std::vector<Node> RunRecorder::take_silent(TimePoint now) {
+  std::vector<Node> found;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    NodeRecord& record = nodes_[node];
+    const bool reports = record.process == NodeRecord::Process::kUp && record.heard;
+    if (!reports || record.silent || finished(node) || now < *record.heard + kSilentAfter) continue;
+    record.silent = true;
+    rows_[node].state = "silent";
+    found.push_back(node);
+  }
+  return found;
 }
 
 void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes values,
@@ -262,6 +283,8 @@ SimulationResult RunRecorder::result(TimePoint now) && {
   const Sha256Digest models = measurer_.models_digest();
   model::Parameters mean = measurer_.mean_model();
   std::vector<bool> present = measurer_.present();
+  const auto lacking = unfinished();
+  std::string incomplete = lacking ? lacking->message() : "";
   return {.measurements = std::move(measurements_),
           .mean_model = std::move(mean),
           .totals = last_totals_,
@@ -269,7 +292,8 @@ SimulationResult RunRecorder::result(TimePoint now) && {
           .stepping_seconds = last_totals_.virtual_seconds,
           .trace = measurer_.trace(),
           .models = models,
-          .present = std::move(present)};
+          .present = std::move(present),
+          .incomplete = std::move(incomplete)};
 }
 
 }  // namespace starling::gossip

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/shared_bytes.h"
@@ -24,6 +25,9 @@ class RunRecorder {
     // Without a step or a change of anybody's state, or at the end with somebody missing.
     Duration patience = std::chrono::minutes(2);
   };
+  // A running process that reports nothing for so long is frozen, or its machine too busy: it
+  // reports once a second.
+  static constexpr Duration kSilentAfter = std::chrono::seconds(10);
 
   // Both references must outlive it. Measures the initial models at once. Names are those of
   // the nodes, in order. Times are counted from the first start of a process.
@@ -42,6 +46,9 @@ class RunRecorder {
   // `values`: little-endian floats, as many as the model has. What is too late is passed over.
   void handed_in(Node node, protocol::Exchange exchange, SharedBytes values, TimePoint now);
 
+  // Those of which nothing has been heard for kSilentAfter: once each, until they report again.
+  std::vector<Node> take_silent(TimePoint now);
+
   // The next measurement that has all it waits for, in the order of the exchanges. Its time is that
   // of the last model that it has, however late it is taken.
   std::optional<Measurement> take_measurement(TimePoint now);
@@ -54,7 +61,7 @@ class RunRecorder {
   const std::vector<Measurement>& measurements() const { return measurements_; }
   std::uint64_t step() const;  // of the node that is furthest
   const std::vector<PeerRow>& rows() const { return rows_; }
-  bool finished(Node node) const { return rows_[node].state == "finished"; }
+  bool finished(Node node) const { return rows_[node].state == kFinished; }
   // Requires: complete().
   SimulationResult result(TimePoint now) &&;
   // "unfinished": says of which nodes, beside those that left, the last measurement has no model.
@@ -82,7 +89,9 @@ class RunRecorder {
   };
   struct NodeRecord {
     enum class Process { kDown, kPaused, kUp } process = Process::kDown;
-    bool gone = false;                            // stays down or paused
+    bool gone = false;               // stays down or paused
+    std::optional<TimePoint> heard;  // its last report, of this process
+    bool silent = false;
     Work before;                                  // of processes that have ended
     Work done;                                    // so far
     std::optional<protocol::Exchange> handed_in;  // the last
@@ -94,6 +103,8 @@ class RunRecorder {
     TimePoint last = TimePoint::min();
     HandIns models;
   };
+
+  static constexpr std::string_view kFinished = "finished";
 
   bool has(const NodeRecord& node, protocol::Exchange exchange) const {
     return node.handed_in && *node.handed_in >= exchange;

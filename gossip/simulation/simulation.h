@@ -43,6 +43,7 @@ struct SimulationResult {
   Sha256Digest trace;
   Sha256Digest models;             // Measurer::models_digest() of the last
   std::vector<bool> present = {};  // [nodes], at the last
+  std::string incomplete = {};     // of a launched network: whose last model it lacks
 };
 
 // What is simulated: the algorithm's recurrence, or whole peers (protocol_simulation.h).

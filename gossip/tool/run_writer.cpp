@@ -84,14 +84,17 @@ Result<void> write_unless_empty(const std::filesystem::path& path, const std::st
 // Holds nothing, or what a crash left before anything was written.
 Result<void> check_new(const std::filesystem::path& directory) {
   std::error_code ignored;
-  const bool finished = std::filesystem::exists(directory / "summary.json", ignored);
-  if (finished || std::filesystem::exists(directory / "metrics.jsonl", ignored)) {
-    return rejected(
-        "out-not-empty",
-        fmt::format("{} holds a {}: name a new directory with --out, or remove it",
-                    directory.string(),
-                    finished ? "finished run" : "run that ended early and cannot go on"));
-  }
+  const auto holds = [&](const char* name) {
+    return std::filesystem::exists(directory / name, ignored);
+  };
+  const auto taken_by = [&](std::string_view what) {
+    return rejected("out-not-empty",
+                    fmt::format("{} holds a {}: name a new directory with --out, or remove it",
+                                directory.string(), what));
+  };
+  if (holds("summary.json")) return taken_by("finished run");
+  if (holds(report::kSumsFile)) return taken_by("finished run that lacks its summary.json");
+  if (holds("metrics.jsonl")) return taken_by("run that ended early and cannot go on");
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (is_temporary(entry.path().filename().string())) continue;
     return rejected("out-not-empty",
@@ -236,6 +239,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
                                const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
   boost::json::object summary = beginning_to_json(program, experiment, settings, inputs_);
+  if (!result.incomplete.empty()) summary["incomplete"] = result.incomplete;
   summary["steps"] = result.totals.step;
   summary["totals"] = totals_to_json(result);
   summary["final"] = to_json(result.measurements.back());

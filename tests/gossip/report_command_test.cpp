@@ -87,6 +87,34 @@ TEST_F(ReportCommand, SaysThatARunFailedAndWhy) {
   EXPECT_EQ(study.err, "note: a failed: the loss is not finite; it is left out\n");
 }
 
+TEST_F(ReportCommand, SaysWhoseLastModelARunLacks) {
+  const std::string whole = run("a", "ring");
+  const std::string lacking = run("b", "star");
+  const std::string summary =
+      R"({"nodes": 2, "incomplete": "1 of 2 peers did not finish, and the result is without them: )"
+      R"(node-2 is silent at step 4", "settings": {"topology.spec": "star"}})";
+  ASSERT_TRUE(write_durably(lacking + "/summary.json", as_bytes(summary)));
+  ASSERT_EQ(report({lacking}).code, 0);
+  EXPECT_THAT(*read_text_file(lacking + "/report.html", 1 << 20),
+              HasSubstr("Incomplete: 1 of 2 peers did not finish, and the result is without them: "
+                        "node-2 is silent at step 4."));
+  const std::string page = (directory_.path() / "both.html").string();
+  EXPECT_THAT(report({whole, lacking, "--out", page}).out, HasSubstr("(incomplete)"));
+}
+
+TEST_F(ReportCommand, SaysThatAFinishedRunLacksItsRecord) {
+  const std::string path = run("a", "ring");
+  const std::vector<std::string> names = {"metrics.jsonl"};
+  ASSERT_TRUE(report::write_sums(path, names, "summary.json", "{}"));
+  std::filesystem::remove(path + "/summary.json");
+  const Answer answer = report({path});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.err, "error: " + path +
+                            " holds a finished run that lacks its record, summary.json or "
+                            "run.json: restore the file, or remove " +
+                            path + " and run it again\n");
+}
+
 TEST_F(ReportCommand, SaysThatThereIsNoSuchDirectory) {
   const std::string missing = (directory_.path() / "missing").string();
   const Answer answer = report({missing});

@@ -251,6 +251,32 @@ TEST_F(RunRecorderTest, WithLittlePatienceTheResultOfTheOthersIsKept) {
   EXPECT_EQ(last->nodes_up, 2U);
   EXPECT_TRUE(recorder.complete());
   EXPECT_TRUE(recorder.unfinished()->message().starts_with("1 of 3 peers did not finish"));
+  EXPECT_EQ(std::move(recorder).result(at(12)).incomplete,
+            "1 of 3 peers did not finish, and the result is without them: node-3 is starting at "
+            "step 0");
+}
+
+TEST_F(RunRecorderTest, WhoReportsNothingIsSilentUntilItReports) {
+  const auto report = [&](Node node, const std::string& state, int second) {
+    protocol::PeerReport said;
+    said.state = state;
+    recorder_.reported(node, said, at(second));
+  };
+  EXPECT_TRUE(recorder_.take_silent(at(99)).empty()) << "none has begun to report";
+  report(0, "training", 1);
+  report(1, "training", 5);
+  report(2, "finished", 1);
+  EXPECT_TRUE(recorder_.take_silent(at(10)).empty());
+  EXPECT_EQ(recorder_.take_silent(at(11)), std::vector<Node>{0});
+  EXPECT_EQ(recorder_.rows()[0].state, "silent");
+  EXPECT_TRUE(recorder_.take_silent(at(12)).empty()) << "once";
+  report(0, "training", 100);
+  EXPECT_EQ(recorder_.rows()[0].state, "training");
+  ASSERT_TRUE(recorder_.stalled(at(125))) << "that it reports again is no progress";
+  EXPECT_EQ(recorder_.take_silent(at(125)), (std::vector<Node>{0, 1}));
+  recorder_.paused(1, at(126));
+  recorder_.resumed(1, at(200));
+  EXPECT_TRUE(recorder_.take_silent(at(211)).empty()) << "it has not reported since";
 }
 
 TEST_F(RunRecorderTest, CountersGoOnOverARestart) {
