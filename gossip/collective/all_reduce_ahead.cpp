@@ -69,6 +69,7 @@ bool AllReduceMachine::catch_up() {
   told_.clear();
   askers_.clear();
   Participation& c = *current_;
+  note_unheard();
   c.input = {};
   c.leave_attempt();
   c.search.reset();
@@ -76,11 +77,27 @@ bool AllReduceMachine::catch_up() {
   given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
   current_.reset();
   next_ = further->next;
-  donors_ = further->donors;
-  gatherer_ = donors_.front();
+  donors_ = std::move(further->donors);
   expected_ = {donors_.begin(), donors_.end()};
-  actions_.emplace_back(CatchUp{next_, std::move(further->donors)});
+  // First those that hear us, as far as is known.
+  const auto others =
+      std::ranges::stable_partition(donors_, [this](Member m) { return may_gather(m); });
+  gatherer_ = donors_.front();
+  const bool any_hears = others.size() < donors_.size();
+  actions_.emplace_back(
+      CatchUp{next_, {donors_.begin(), any_hears ? others.begin() : donors_.end()}});
   return true;
+}
+
+// The others went on without us meanwhile: whom we waited for may not hear us, and is passed over.
+void AllReduceMachine::note_unheard() {
+  const Participation& c = *current_;
+  const auto is_long = [this](TimePoint since) { return now_ >= since + options_.answer / 3; };
+  if (c.search) {
+    if (is_long(c.search->asked_at())) records_->gave_nothing(names_[c.search->asked()]);
+  } else if (c.promised != 0 && c.waits_for_list() && c.gatherer() != self_) {
+    if (is_long(c.promised_at)) records_->listed_nothing(names_[c.gatherer()]);
+  }
 }
 
 // The exchange that was given up to copy a model, where no donor gave one.

@@ -107,7 +107,7 @@ void AllReduceMachine::handle(Begin& begin) {
     current_->tellers.try_emplace(teller, commit.sha256);
     if (!current_->search) look_for(std::move(commit));
   }
-  const bool is_no_use = liveness_.is_lost(gatherer_, now_) || history_.is_barred(gatherer_);
+  const bool is_no_use = gatherer_ != self_ && !may_gather(gatherer_);
   const auto asked = std::exchange(asked_for_, {});
   if (asked && asked->at == begin.at && !history_.is_barred(owner(asked->attempt))) {
     const bool is_gathered = history_.was_sent(begin.at, asked->attempt) ||
@@ -200,13 +200,18 @@ Attempt AllReduceMachine::next_attempt(Member gatherer) const {
   return attempt_after(std::max(promised, history_.last_attempt(open())), gatherer);
 }
 
+// As far as is known here.
+bool AllReduceMachine::may_gather(Member member) const {
+  return !history_.is_barred(member) && !liveness_.is_lost(member, now_) &&
+         records_->lists(names_[member]);
+}
+
 // Members of the last mean come first.
 Member AllReduceMachine::gatherer_after(Member former) const {
   for (const bool was_there : {true, false}) {
     for (std::size_t i = 1; i <= names_.size(); ++i) {
       const auto m = static_cast<Member>((former + i) % names_.size());
-      const bool is_no_use = m == former || history_.is_barred(m) || liveness_.is_lost(m, now_);
-      if (expected_.contains(m) == was_there && !is_no_use) return m;
+      if (m != former && expected_.contains(m) == was_there && may_gather(m)) return m;
     }
   }
   return self_;

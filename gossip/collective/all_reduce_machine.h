@@ -153,6 +153,7 @@ class AllReduceMachine final : public Reducer {
   bool may_follow(Progress at) const;
   void look_ahead();
   bool catch_up();
+  void note_unheard();
   bool resume(Begin& begin);
 
   // The gatherer's side (all_reduce_gather.cpp).
@@ -194,6 +195,7 @@ class AllReduceMachine final : public Reducer {
   Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
   Attempt attempt_after(Attempt former, Member gatherer) const;
   Attempt next_attempt(Member gatherer) const;
+  bool may_gather(Member member) const;
   Member gatherer_after(Member former) const;
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   bool is_plausible(Member from, Attempt attempt);

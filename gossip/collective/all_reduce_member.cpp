@@ -99,6 +99,7 @@ void AllReduceMachine::begin_attempt(Attempt attempt, bool weak, const Members& 
   Participation& c = *current_;
   c.wait(now_);
   c.weak = weak || !is_quorum(members.size());
+  records_->listed(names_[owner(attempt)]);
   c.joined = attempt;
   c.joined_at = c.charged_until = now_;
   c.waited.reset();
@@ -301,6 +302,7 @@ void AllReduceMachine::stop_waiting() {
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
   if (silent == gatherer) liveness_.call_silent(silent, now_);
+  if (silent == gatherer && !of_others) records_->listed_nothing(names_[silent]);
   if (silent == gatherer && charges_waits()) {
     charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
     c.charged_until = now_;

@@ -63,6 +63,12 @@ class MemberRecords {
   void gave_nothing(const std::string& member) { no_donors_.insert(member); }
   bool gives(const std::string& member) const { return !no_donors_.contains(member); }
 
+  // Whether a member, as the gatherer, gave a list when it was registered with last: it may be
+  // heard and not hear us, and another one is registered with.
+  void listed(const std::string& gatherer) { no_gatherers_.erase(gatherer); }
+  void listed_nothing(const std::string& gatherer) { no_gatherers_.insert(gatherer); }
+  bool lists(const std::string& gatherer) const { return !no_gatherers_.contains(gatherer); }
+
   // Whether to log a line about this now: one that a liar could cause in each exchange.
   bool is_line_due(const std::string& topic, TimePoint now) { return lines_[topic].is_due(now); }
 
@@ -96,6 +102,7 @@ class MemberRecords {
   };
   std::map<Pair, Turn> turns_;  // of each pair, the member left out last
   std::set<std::string> no_donors_;
+  std::set<std::string> no_gatherers_;
   std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;
 };

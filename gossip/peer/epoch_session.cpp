@@ -85,6 +85,7 @@ void EpochSession::handle(EarlierHello& earlier) {
 
 void EpochSession::handle(const peer::LinkUp& up) {
   heard(up.member);
+  no_donors_.erase(up.member);
   if (const auto unsent = unsent_.extract(up.member)) {
     outcome_.actions.push_back(peer::Send{up.member, unsent.mapped()});
   }
@@ -225,8 +226,23 @@ void EpochSession::note_where(Member from, const VectorTransfer& transfer) {
 
 // --- a model that is taken over, or given -------------------------------------------------------
 
+// One that gave nothing, as over a link that only looks whole, would cost the patience each time:
+// it is asked again where nobody else is there.
+std::vector<Member> EpochSession::who_gives(std::vector<Member> donors) const {
+  const auto gives_nothing = [this](Member member) { return no_donors_.contains(member); };
+  if (std::ranges::all_of(donors, gives_nothing)) {
+    const std::vector<Member> neighbours = training_->neighbours();
+    const auto other = std::ranges::find_if(neighbours, [&](Member member) {
+      return up_.contains(member) && !apart_.contains(member) && !gives_nothing(member);
+    });
+    return other == neighbours.end() ? donors : std::vector<Member>{*other};
+  }
+  std::erase_if(donors, gives_nothing);
+  return donors;
+}
+
 void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience patience) {
-  copy_.emplace(std::move(donors), run_.initial.size(),
+  copy_.emplace(who_gives(std::move(donors)), run_.initial.size(),
                 ModelCopy::Patience{.silent = std::min(patience.silent, copy_patience_),
                                     .sending = std::min(patience.sending, copy_patience_)});
   answer_asks();
@@ -243,6 +259,7 @@ void EpochSession::take_columns(Member from, const ModelColumns& columns,
   if (judged == UsualDistance::Copied::kSuspect) training_->suspect(from);
   if (judged != UsualDistance::Copied::kRefused) {
     copy_->take(from, columns, whole.transfer.support, values);
+    no_donors_.erase(from);
   } else {
     outcome_.actions.push_back(peer::Say{
         LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied"});
@@ -262,14 +279,11 @@ void EpochSession::continue_copy() {
       copy_->lose(ask.to);
     }
   }
-  if (copy_->failed()) {
-    copy_.reset();
-    training_->not_copied();
-  } else if (copy_->done()) {
-    const ModelCopy copy = std::move(*copy_);
-    copy_.reset();
-    training_->copied(copy.progress(), copy.givers(), copy.model());
-  }
+  if (!copy_->failed() && !copy_->done()) return;
+  const ModelCopy copy = *std::exchange(copy_, std::nullopt);
+  no_donors_.insert(copy.lost().begin(), copy.lost().end());
+  if (copy.failed()) return training_->not_copied();
+  training_->copied(copy.progress(), copy.givers(), copy.model());
 }
 
 // In the background, so that a member that copies the model delays no exchange. Who may have

@@ -152,6 +152,7 @@ class EpochSession final : private ProtocolHost {
   void note_where(Member from, const protocol::VectorTransfer& transfer);
   void answer_asks();
   void put_off(Ask& ask);
+  std::vector<Member> who_gives(std::vector<Member> donors) const;
   void continue_copy();
   void hand_in_model();
   void keep_checkpoint(bool model_too);
@@ -175,6 +176,7 @@ class EpochSession final : private ProtocolHost {
   std::unique_ptr<membership::SwimMachine> members_;
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::optional<ModelCopy> copy_;
+  std::set<Member> no_donors_;  // gave nothing when they were asked last
   const Duration copy_patience_;
   CopyRules copies_;            // of this member's model, for others
   std::vector<Ask> asks_;       // for columns of this member's model, until it may be read

@@ -82,7 +82,7 @@ protocol::Progress ModelCopy::progress() const {
 }
 
 void ModelCopy::lose(Member donor) {
-  std::erase(donors_, donor);
+  if (std::erase(donors_, donor) > 0) lost_.push_back(donor);
   put_off_by_.erase(donor);
   ask_others(donor);
 }

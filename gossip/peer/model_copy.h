@@ -44,6 +44,8 @@ class ModelCopy {
   // all did, they are waited for.
   void put_off(protocol::Member donor);
 
+  // Donors that were given up.
+  const std::vector<protocol::Member>& lost() const { return lost_; }
   bool done() const;
   bool failed() const { return donors_.empty() && !done(); }
   // Requires: done(). The furthest that the parts are of, as far as another donor is at least as
@@ -71,6 +73,7 @@ class ModelCopy {
 
   std::vector<protocol::Member> donors_;
   std::set<protocol::Member> put_off_by_;  // some of these
+  std::vector<protocol::Member> lost_;
   Patience patience_;
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked

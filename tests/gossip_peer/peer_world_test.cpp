@@ -604,5 +604,38 @@ TEST(PeerWorlds, AnAllReduceWaitsForASilentLinkOnce) {
   }
 }
 
+// Exchanges are so quick that who waits once is far behind, and copies a model: once, although a
+// donor may not hear it, and not again and again because its gatherer does not.
+TEST(PeerWorlds, NobodyStandsStillForLongBesideASilentLink) {
+  for (const Silence& silence :
+       {Silence{"both ways", {{0, 1}, {1, 0}}}, Silence{"one way to the gatherer", {{1, 0}}},
+        Silence{"one way from the gatherer", {{0, 1}}},
+        Silence{"one way between two others", {{2, 3}}}}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(::testing::Message() << silence.name << ", seed " << seed);
+      PeerWorld world(testing::small_network_of_steps(100'000, "complete", 5, "all-reduce"), seed);
+      world.phase = [&world] { return std::chrono::milliseconds(8 + world.rng.below(4)); };
+      world.begin();
+      world.run_for(10s);
+      for (const auto& [from, to] : silence.ways) {
+        world.network.cut(world.peers[from]->name, world.peers[to]->name);
+      }
+      std::vector<Exchange> ended(5);
+      std::vector<TimePoint> since(5, world.scheduler.now());
+      Duration longest{};
+      for (int i = 0; i < 600; ++i) {
+        world.run_for(100ms);
+        for (std::size_t peer = 0; peer < 5; ++peer) {
+          const Exchange now_ended = world.progress(peer).exchange;
+          if (now_ended > ended[peer]) since[peer] = world.scheduler.now();
+          ended[peer] = now_ended;
+          longest = std::max(longest, world.scheduler.now() - since[peer]);
+        }
+      }
+      EXPECT_LT(to_seconds(longest), 10);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip
