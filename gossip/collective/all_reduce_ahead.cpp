@@ -79,20 +79,22 @@ bool AllReduceMachine::catch_up() {
   next_ = further->next;
   donors_ = std::move(further->donors);
   expected_ = {donors_.begin(), donors_.end()};
-  // First those that hear us, as far as is known.
-  const auto others =
-      std::ranges::stable_partition(donors_, [this](Member m) { return may_gather(m); });
-  gatherer_ = donors_.front();
-  const bool any_hears = others.size() < donors_.size();
-  actions_.emplace_back(
-      CatchUp{next_, {donors_.begin(), any_hears ? others.begin() : donors_.end()}});
+  // Those that hear us, as far as is known.
+  Members first;
+  std::ranges::copy_if(donors_, std::back_inserter(first),
+                       [this](Member m) { return may_gather(m); });
+  if (first.empty()) first = donors_;
+  gatherer_ = first.front();
+  actions_.emplace_back(CatchUp{next_, std::move(first)});
   return true;
 }
 
 // The others went on without us meanwhile: whom we waited for may not hear us, and is passed over.
 void AllReduceMachine::note_unheard() {
   const Participation& c = *current_;
-  const auto is_long = [this](TimePoint since) { return now_ >= since + options_.answer / 3; };
+  const auto is_long = [this](TimePoint since) {
+    return now_ >= std::max(since, stopped_until_) + options_.answer / 3;
+  };
   if (c.search) {
     if (is_long(c.search->asked_at())) records_->gave_nothing(names_[c.search->asked()]);
   } else if (c.promised != 0 && c.waits_for_list() && c.gatherer() != self_) {

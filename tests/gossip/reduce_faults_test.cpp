@@ -303,6 +303,27 @@ TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
   EXPECT_EQ(answer(reduce::Want{}, 4).at, testing::at(5));
 }
 
+// It was registered with for a second, and the others went on: a model is copied of those that hear
+// us, and another one gathers. What others are told of donors stays in order.
+TEST(AllReduceFaults, AGathererThatDoesNotHearUsIsPassedOver) {
+  AllReduceMachine machine({}, 1, 1, testing::member_names(3));
+  const auto begun = machine.on(Begin{testing::at(3), share({1, 2})}, TimePoint{});
+  ASSERT_EQ(told<reduce::Register>(begun, 0).size(), 1U);
+  const TimePoint later = TimePoint{} + AllReduceOptions{}.answer / 3;
+  (void)machine.on(note(0, reduce::Ahead{{0, 2}}, 5, 0), later);
+  const auto further = machine.on(note(2, reduce::Ahead{{0, 2}}, 5, 0), later);
+  const auto* const copies = std::get_if<CatchUp>(&further.back());
+  ASSERT_NE(copies, nullptr);
+  EXPECT_EQ(copies->donors, Members{2});
+  (void)machine.on(Copied{}, later);
+  const auto answer = machine.on(note(2, reduce::Want{}, 4, 1), later);
+  ASSERT_EQ(told<reduce::Ahead>(answer, 2).size(), 1U);
+  EXPECT_EQ(told<reduce::Ahead>(answer, 2).front().donors, (Members{0, 2}));
+  const auto again = machine.on(Begin{testing::at(5), share({1, 2})}, later);
+  EXPECT_EQ(told<reduce::Register>(again, 0).size(), 0U);
+  EXPECT_EQ(told<reduce::Register>(again, 2).size(), 1U);
+}
+
 // A mean that was missed is asked for of one member after the other.
 TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
   AllReduceMachine machine({}, 1, 2, testing::member_names(4));

@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string_view>
+
+#include "core/wire/message_rules.h"
 
 namespace starling::collective::testing {
 namespace {
@@ -274,6 +277,8 @@ void ReduceNetwork::perform(Member self, const Say& said) {
 
 void ReduceNetwork::perform(Member self, SendNote& message) {
   Note& note = message.note;
+  const auto fits = wire::check(note);  // else a real link would end
+  EXPECT_TRUE(fits) << (fits ? "" : fits.error().message());
   if (nodes_[self].mute || (forge && !forge(self, message.to, note))) return;
   const std::string what = std::visit([](const auto& its) { return describe(its); }, note.what);
   trace_ += fmt::format("{:.3f} {}>{} e{}/{} a{} {}\n", elapsed(), self, message.to,
