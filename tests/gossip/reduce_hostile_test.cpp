@@ -777,7 +777,7 @@ TEST(AllReduceHostile, WhoHasOthersLeaveIsSeldomWaitedFor) {
     ReduceNetwork network(world);
     network.do_not_await(kSelf);
     const auto own_after = [](Attempt attempt) {
-      return attempt + 1 + (kSelf + kOfLiar - attempt % kOfLiar) % kOfLiar;
+      return static_cast<Attempt>(attempt + 1 + (kSelf + kOfLiar - attempt % kOfLiar) % kOfLiar);
     };
     std::map<Exchange, std::set<Attempt>> lied;
     network.forge = [&](Member from, Member to, Note& note) {
