@@ -97,9 +97,16 @@ void AllReduceMachine::note_unheard() {
   };
   if (c.search) {
     if (is_long(c.search->asked_at())) records_->gave_nothing(names_[c.search->asked()]);
-  } else if (c.promised != 0 && c.waits_for_list() && c.gatherer() != self_) {
-    if (is_long(c.promised_at)) records_->listed_nothing(names_[c.gatherer()]);
+  } else if (is_long(c.promised_at)) {
+    note_no_list();
   }
+}
+
+// In a group another one gathers each time anyway.
+void AllReduceMachine::note_no_list() {
+  const Participation& c = *current_;
+  if (options_.any_mean || c.joined >= c.promised || c.gatherer() == self_) return;
+  records_->listed_nothing(names_[c.gatherer()]);
 }
 
 // The exchange that was given up to copy a model, where no donor gave one.

@@ -64,6 +64,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   sooner(source_gives_up_at());
   sooner(claims_.looks_at());
   sooner(current_->probes_at(patience()));
+  sooner(leaves_gatherer_at());
   return due;
 }
 
@@ -182,6 +183,8 @@ void AllReduceMachine::handle(Tick&) {
   if (current_ && now_ >= current_->probes_at(patience())) probe_others();
   const auto gives_up = current_ ? current_->gives_up_at(patience(), liveness_) : std::nullopt;
   if (gives_up && now_ >= *gives_up) stop_waiting();
+  const auto leaves = leaves_gatherer_at();
+  if (leaves && now_ >= *leaves) take_part_in(current_->bounds.later());
   const auto source_gives_up = source_gives_up_at();
   if (source_gives_up && now_ >= *source_gives_up) give_up_donor();
 }

@@ -96,6 +96,7 @@ class AllReduceMachine final : public Reducer {
   void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void take_part_in(Attempt attempt);
   void follow(Member asker, Attempt attempt);
+  std::optional<TimePoint> leaves_gatherer_at() const;
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
   void report();
@@ -154,6 +155,7 @@ class AllReduceMachine final : public Reducer {
   void look_ahead();
   bool catch_up();
   void note_unheard();
+  void note_no_list();
   bool resume(Begin& begin);
 
   // The gatherer's side (all_reduce_gather.cpp).

@@ -31,6 +31,13 @@ void AllReduceMachine::follow(Member asker, Attempt attempt) {
   if (!is_told) send(former, c.at, attempt, reduce::Ask{});
 }
 
+// For an attempt that was put off, once our gatherer is lost.
+std::optional<TimePoint> AllReduceMachine::leaves_gatherer_at() const {
+  if (!current_ || current_->promised == 0 || current_->gatherer() == self_) return std::nullopt;
+  if (current_->bounds.later() <= current_->promised) return std::nullopt;
+  return liveness_.lost_at(current_->gatherer());
+}
+
 // After an attempt that came to nothing.
 void AllReduceMachine::try_again_with(Member gatherer) {
   ++current_->failed[current_->gatherer()];
@@ -302,7 +309,7 @@ void AllReduceMachine::stop_waiting() {
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
   if (silent == gatherer) liveness_.call_silent(silent, now_);
-  if (silent == gatherer && !of_others) records_->listed_nothing(names_[silent]);
+  if (silent == gatherer) note_no_list();
   if (silent == gatherer && charges_waits()) {
     charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
     c.charged_until = now_;
@@ -355,7 +362,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     const bool may_move =
         !current_->run || from == owner(attempt) || from == current_->gatherer() || has_left;
     if (may_move && current_->bounds.follows(from, attempt, current_->promised)) {
-      if (has_left) charge_leaving(from, owner(attempt));
+      const auto led_by = owner(attempt) == from ? std::nullopt : std::optional(owner(attempt));
+      if (has_left) charge_leaving(from, led_by);
       if (!history_.is_barred(owner(attempt))) return follow(from, attempt);
       if (has_left) return begin_again(self_);
     }

@@ -30,6 +30,12 @@ bool MemberLiveness::is_lost(Member member, TimePoint now) const {
   return peers_[member].silent_since || is_gone(member, now);
 }
 
+std::optional<TimePoint> MemberLiveness::lost_at(Member member) const {
+  const Peer& peer = peers_[member];
+  if (peer.silent_since || !peer.down_since) return peer.silent_since;
+  return *peer.down_since + kRelink;
+}
+
 std::vector<Member> MemberLiveness::lost(TimePoint now) const {
   std::vector<Member> members;
   for (Member m = 0; m < peers_.size(); ++m) {

@@ -35,6 +35,8 @@ class MemberLiveness {
   // Its link was not replaced in time.
   bool is_gone(protocol::Member member, TimePoint now) const;
   bool is_lost(protocol::Member member, TimePoint now) const;  // gone, or silent
+  // When it is, as far as is known.
+  std::optional<TimePoint> lost_at(protocol::Member member) const;
   std::vector<protocol::Member> lost(TimePoint now) const;
   // Neither silent nor down.
   std::size_t heard_others() const;

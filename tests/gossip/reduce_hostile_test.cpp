@@ -751,7 +751,7 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
       EXPECT_EQ(network.disagreement(self), "");
       const auto seconds = network.exchange_seconds();
       const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-      EXPECT_LT(std::accumulate(half, seconds.end(), 0.0) / 60, 1);
+      EXPECT_LT(std::accumulate(half, seconds.end(), 0.0) / 60, 1.2);
       for (Member m = 0; m < kOfLiar; ++m) {
         const bool is_accused = its.blames == m;  // of one wait the one that was waited for
         if (m != self && !is_accused) {
@@ -767,8 +767,9 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
 // It asks others to leave the attempts in which they are waited for: those of its gatherer, when it
 // has a list, for its own one and perhaps back, or before they have begun.
 TEST(AllReduceHostile, WhoHasOthersLeaveIsSeldomWaitedFor) {
-  enum class Asks { kAway, kAwayAndBack, kBeforeTheyBegin };
-  for (const Asks asks : {Asks::kAway, Asks::kAwayAndBack, Asks::kBeforeTheyBegin}) {
+  enum class Asks { kAway, kAwayAndBack, kBeforeTheyBegin, kItsGatherer };
+  for (const Asks asks :
+       {Asks::kAway, Asks::kAwayAndBack, Asks::kBeforeTheyBegin, Asks::kItsGatherer}) {
     SCOPED_TRACE(static_cast<int>(asks));
     static constexpr Member kSelf = 2;
     World world = liars_world(1);
@@ -786,12 +787,13 @@ TEST(AllReduceHostile, WhoHasOthersLeaveIsSeldomWaitedFor) {
       const auto* const list = std::get_if<reduce::List>(&note.what);
       const bool lies = asks != Asks::kBeforeTheyBegin && attempts.size() < 3;
       if (from == kSelf || to != kSelf || list == nullptr || note.at.exchange == 0) return true;
-      if (asks == Asks::kAwayAndBack) network.delay_pieces(kSelf, lies ? 1e6 : 0);
+      const bool withholds = asks == Asks::kAwayAndBack || asks == Asks::kItsGatherer;
+      if (withholds) network.delay_pieces(kSelf, lies ? 1e6 : 0);
       if (!lies || !attempts.insert(note.attempt).second) return true;
       Members others = list->members;
       std::erase_if(others, [&](Member m) { return m == kSelf || m == from; });
       if (others.empty()) return true;
-      const Member victim = others.back();
+      const Member victim = asks == Asks::kItsGatherer ? from : others.back();
       const double after = asks == Asks::kAway ? 0.001 : 1.3;
       const auto ask_after = [&](double seconds, Attempt attempt) {
         network.after(seconds, [&network, victim, at = note.at, attempt] {
