@@ -257,8 +257,8 @@ grep -q "but this device holds epoch 1 of direct.* --epoch 2" refused.log || fai
 sign --epoch 2
 for k in 1 2; do take "peer-$k" >taken.log; done
 grep -q "^epoch 2 of offline with 2 members, .* signed by issuer" taken.log || fail "what is it?"
+count_traffic  # they need nobody to begin
 start_peers
-count_traffic
 both_trained offline
 took 0 hub 0 "$sent"
 took 1 peer-1 $((2 * sent)) $((4 * sent))
