@@ -89,7 +89,8 @@ bool AllReduceMachine::catch_up() {
   return true;
 }
 
-// The others went on without us meanwhile: whom we waited for may not hear us, and is passed over.
+// The others have ended this exchange while we waited. The member that we waited for may not hear
+// us, so another one is asked next time.
 void AllReduceMachine::note_unheard() {
   const Participation& c = *current_;
   const auto is_long = [this](TimePoint since) {

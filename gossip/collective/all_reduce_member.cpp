@@ -308,11 +308,13 @@ void AllReduceMachine::stop_waiting() {
   }
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
-  if (silent == gatherer) liveness_.call_silent(silent, now_);
-  if (silent == gatherer) note_no_list();
-  if (silent == gatherer && charges_waits()) {
-    charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
-    c.charged_until = now_;
+  if (silent == gatherer) {
+    liveness_.call_silent(silent, now_);
+    note_no_list();
+    if (charges_waits()) {
+      charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
+      c.charged_until = now_;
+    }
   }
   try_again_with(next);
 }

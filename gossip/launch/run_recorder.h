@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/shared_bytes.h"
@@ -61,7 +60,7 @@ class RunRecorder {
   const std::vector<Measurement>& measurements() const { return measurements_; }
   std::uint64_t step() const;  // of the node that is furthest
   const std::vector<PeerRow>& rows() const { return rows_; }
-  bool finished(Node node) const { return rows_[node].state == kFinished; }
+  bool finished(Node node) const { return rows_[node].state == "finished"; }
   // Requires: complete().
   SimulationResult result(TimePoint now) &&;
   // "unfinished": says of which nodes, beside those that left, the last measurement has no model.
@@ -103,8 +102,6 @@ class RunRecorder {
     TimePoint last = TimePoint::min();
     HandIns models;
   };
-
-  static constexpr std::string_view kFinished = "finished";
 
   bool has(const NodeRecord& node, protocol::Exchange exchange) const {
     return node.handed_in && *node.handed_in >= exchange;

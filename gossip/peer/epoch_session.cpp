@@ -226,8 +226,8 @@ void EpochSession::note_where(Member from, const VectorTransfer& transfer) {
 
 // --- a model that is taken over, or given -------------------------------------------------------
 
-// One that gave nothing, as over a link that only looks whole, would cost the patience each time:
-// it is asked again where nobody else is there.
+// Without donors that gave nothing when they were asked last, as over a link that looks whole and
+// carries nothing: each would cost the patience again. If no other member is there, they are asked.
 std::vector<Member> EpochSession::who_gives(std::vector<Member> donors) const {
   const auto gives_nothing = [this](Member member) { return no_donors_.contains(member); };
   if (std::ranges::all_of(donors, gives_nothing)) {

@@ -152,7 +152,7 @@ TEST_F(GossipIssuerTest, WhoIsLeftOutIsSentTheRosters) {
   ASSERT_TRUE(issuer->stop());
   EXPECT_EQ(std::ranges::count(sent, SessionId(3)), 2);
   issuer->desk().opened(SessionId(4), "p3");
-  EXPECT_EQ(std::ranges::count(sent, SessionId(4)), 0) << "nobody is left out of no run";
+  EXPECT_EQ(std::ranges::count(sent, SessionId(4)), 0) << "no run leaves it out any more";
 }
 
 TEST_F(GossipIssuerTest, ARunOfWhichNoShapeIsThatOfMostIsRefused) {

@@ -738,7 +738,7 @@ TEST(AllReduceHostile, WhoLeavesAttemptsAgainAndAgainIsSeldomWaitedFor) {
             again.blame = protocol::Blame{.member = *its.blames == 2 ? self : *its.blames,
                                           .wrong = its.wrong};
           }
-          const Attempt next = note.attempt + (its.fresh ? 0 : kOfLiar);
+          const auto next = static_cast<Attempt>(note.attempt + (its.fresh ? 0 : kOfLiar));
           if (its.done) {
             network.tell(self, from, about(note.at, note.attempt, reduce::Done{digest_of(7)}));
           }
@@ -830,7 +830,7 @@ TEST(AllReduceHostile, WhoWithholdsItsLastPieceIsChargedAndNotTheMemberThatWaits
   for (const std::size_t floats : {13U, 60'000U}) {  // a tree, a ring
     const bool is_ring = floats > 1000;
     const Member self = 2;    // sends the mean to member 3, and in a ring its last segment
-    const Member victim = 3;  // has nobody behind it
+    const Member victim = 3;  // sends the mean to nobody
     SCOPED_TRACE(::testing::Message() << floats << " floats");
     World world = liars_world(1);
     world.floats = floats;
