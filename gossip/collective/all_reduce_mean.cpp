@@ -72,13 +72,38 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   if (for_end && c.search->asked() == piece.from) try_next_source();
 }
 
+// In a group, where it ended without us: it did not list us, who had registered with it, or left a
+// list of ours.
+bool AllReduceMachine::is_unheard_by_gatherer(const Commit& commit) const {
+  const Member gatherer = owner(commit.attempt);
+  const bool was_there = std::ranges::binary_search(commit.members, self_);
+  if (!options_.any_mean || gatherer == self_ || was_there) return false;
+  const Participation& c = *current_;
+  if (c.promised == commit.attempt && c.joined < commit.attempt) return true;
+  return std::ranges::binary_search(history_.sources(commit.at), gatherer);
+}
+
+// In a group, where they have ended the exchange and do not hear us.
+void AllReduceMachine::go_on_without(const Members& ended) {
+  const auto has_ended = [&](Member m) { return std::ranges::binary_search(ended, m); };
+  for (const Member m : ended) expected_.erase(m);
+  if (asked_for_ && has_ended(owner(asked_for_->attempt))) asked_for_.reset();
+  if (!current_->search) settled_.reset();
+  const bool is_beginning = current_->promised == 0;
+  const Member gatherer = is_beginning ? gatherer_ : current_->gatherer();
+  if (!has_ended(gatherer)) return;
+  const Member next = gatherer_after(gatherer);
+  if (is_beginning) {
+    gatherer_ = next;
+  } else {
+    take_part_in(next_attempt(next));
+  }
+}
+
 // The holder has the mean, and so do its members once they have finished.
 void AllReduceMachine::look_for(Commit commit) {
   std::optional<MeanSearch>& search = current_->search;
-  // In a group: its gatherer, with which we registered, did not list us, so it may not hear us.
-  const bool is_unheard = options_.any_mean && commit.attempt == current_->promised &&
-                          current_->joined < commit.attempt && owner(commit.attempt) != self_;
-  if (is_unheard) records_->gave_nothing(names_[owner(commit.attempt)]);
+  if (is_unheard_by_gatherer(commit)) records_->gave_nothing(names_[owner(commit.attempt)]);
   const auto may_have_it = [this](Member m) {
     return m != self_ && !current_->false_donors.contains(m);
   };
@@ -88,6 +113,10 @@ void AllReduceMachine::look_for(Commit commit) {
     sources.insert(sources.begin(), commit.holder);
     std::erase_if(sources, [&](Member m) { return !may_have_it(m); });
     if (sources.empty()) return;
+    const auto gives = [this](Member m) { return records_->gives(names_[m]); };
+    if (options_.any_mean && std::ranges::none_of(sources, gives)) {
+      return go_on_without(commit.members);
+    }
     // Last those that we do not hear, or that may not hear us.
     std::ranges::stable_partition(sources, [this](Member m) {
       return !liveness_.is_lost(m, now_) && records_->gives(names_[m]);

@@ -92,15 +92,21 @@ Duration longest_stay(PeerWorld& world, Duration time) {
 }
 
 // Nothing passes between two members, one way or both, whose link looks whole. Each of the two
-// waits for the other once and remembers it, whichever groups the seed draws.
+// waits for the other once and remembers it, whichever groups the seed draws: also where these two
+// are a group.
 TEST(PeersInGroups, OneHeldLinkIsRemembered) {
-  for (const std::uint32_t nodes : {9U, 12U}) {
+  struct Case {
+    std::uint32_t nodes, group;
+    std::uint64_t seeds;
+  };
+  for (const auto& [nodes, group, seeds] :
+       {Case{9, 3, 8}, {12, 3, 8}, {5, 3, 4}, {8, 3, 4}, {6, 2, 4}}) {
     Exchange undisturbed = 0;
-    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       for (const bool both : {true, false}) {
-        SCOPED_TRACE(
-            fmt::format("{} peers, seed {}, {}", nodes, seed, both ? "both ways" : "one way"));
-        NetOptions options = in_groups(100'000, nodes, 3);
+        SCOPED_TRACE(fmt::format("{} peers in groups of {}, seed {}, {}", nodes, group, seed,
+                                 both ? "both ways" : "one way"));
+        NetOptions options = in_groups(100'000, nodes, group);
         options.run.seed = seed;
         PeerWorld world(options, seed);
         world.phase = [&world] { return from_seconds(world.rng.uniform(0.05, 0.1)); };
