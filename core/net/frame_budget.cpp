@@ -9,10 +9,19 @@ namespace {
 // At least: a timer for each frame would cost as much as the frame.
 constexpr Duration kFramePauseMin = std::chrono::milliseconds(20);
 
+bool is_bulk(const Frame& frame) { return frame.payload.size() >= FrameBudget::kBulkBytes; }
+
 }  // namespace
 
+Duration FrameBudget::take_granted(const Frame& frame, TimePoint now) {
+  if (is_bulk(frame)) return Duration::zero();
+  if (granted_ < 1) return take(frame, now);
+  granted_ -= 1;
+  return Duration::zero();
+}
+
 Duration FrameBudget::take(const Frame& frame, TimePoint now, double cost) {
-  if (frame.payload.size() >= kBulkBytes && cost <= 1) return Duration::zero();
+  if (is_bulk(frame) && cost <= 1) return Duration::zero();
   const double earned = to_seconds(now - updated_) * options_.per_second;
   level_ = std::min(options_.per_second, level_ + earned) - cost;
   updated_ = now;

@@ -3,6 +3,7 @@
 // exceeds it is read more slowly, and TCP slows it down.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "core/base/clock.h"
@@ -24,12 +25,16 @@ class FrameBudget {
   // Counts a frame that was read, as so many small ones: what it makes us do. Bulk counts where it
   // costs more than one. How long to wait before the next one is read; mostly 0.
   Duration take(const Frame& frame, TimePoint now, double cost = 1);
-  // So many more small frames may come: what this side does itself calls for them.
-  void grant(double frames) { level_ += frames; }
+  // What this side does itself calls for so many frames of a kind: they may come beside all others,
+  // at most a second's worth at once.
+  void grant(double frames) { granted_ = std::min(granted_ + frames, options_.per_second); }
+  // Of a frame of that kind. Whatever exceeds the grants counts as any other.
+  Duration take_granted(const Frame& frame, TimePoint now);
 
  private:
   Options options_;
   double level_;  // frames that may still come at once
+  double granted_ = 0;
   TimePoint updated_{};
 };
 

@@ -48,9 +48,12 @@ class PeerLinks final : public PeerTransport {
     Duration greeting_deadline = std::chrono::seconds(10);
     Duration goodbye = std::chrono::seconds(1);
     Duration idle_max = kIdleLink;
-    // That are read of one member, counted as work_of() says; see net/frame_budget.h. Of an
-    // all-reduce as many more as this peer sends in it.
+    // That are read of one member, counted as work_of() says; see net/frame_budget.h. Beside them
+    // the vectors that this peer's own exchanges call for.
     double frames_per_second = 4000;
+    // Whoever exceeds it for so long is named. What was held up on the way comes at once, of an
+    // honest member too.
+    Duration named_after = std::chrono::seconds(5);
     net::HandshakeBudget::Options handshakes;  // of those who dial this peer
     std::size_t queue_low = 256 * 1024;        // bytes under way to the socket before more is taken
     std::size_t relay_waiting_max = 1024 * 1024;  // bytes that wait for the link with the issuer
@@ -178,11 +181,16 @@ class PeerLinks final : public PeerTransport {
   std::set<LinkPtr> greeting_;
   struct Budget {
     net::FrameBudget frames;
-    std::uint64_t pieces = 0;  // of pieces_out_: granted already
-    bool said = false;         // that it was exceeded
+    std::uint64_t vectors = 0;  // of vectors_due_: granted already
+    TimePoint over_since{};     // it was exceeded
+    TimePoint over_until{};
+    bool said = false;
   };
   std::map<std::string, Budget> budgets_;  // of those that were members, by name
-  std::uint64_t pieces_out_ = 0;           // of all-reduces, to whomever
+  // That any member may have sent as often as this peer has itself: pieces of all-reduces, messages
+  // of a pair, and one to each neighbour in an exchange.
+  std::uint64_t vectors_due_ = 0;
+  protocol::Exchange mixed_ = 0;  // of the last message to a neighbour
   net::HandshakeBudget handshakes_;
   RelayLine line_;
   std::string last_pumped_;     // of the relayed links, which take turns

@@ -23,7 +23,14 @@ void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
 }
 
 // Its announcement and a chunk; what follows in a longer one is bulk.
-constexpr double kFramesOfAPiece = 2;
+constexpr double kFramesOfAVector = 2;
+// Between two times that a budget is exceeded; else it is one time.
+constexpr Duration kBelow = std::chrono::seconds(1);
+
+bool is_of_vector(const net::Frame& frame) {
+  const auto type = static_cast<wire::FrameType>(frame.type);
+  return type == wire::FrameType::kVectorTransfer || type == wire::FrameType::kChunk;
+}
 
 }  // namespace
 
@@ -114,18 +121,22 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
   }
 }
 
-// The budget outlives the link: who dials again goes on with what it had left. In an all-reduce
-// each member sends one other as many pieces as it sends itself, in a ring thousands a second.
+// The budget outlives the link: who dials again goes on with what it had left.
 Duration PeerLinks::charge(const std::string& name, const net::Frame& frame) {
+  const TimePoint now = world_.loop.now();
   const net::FrameBudget fresh({.per_second = options_.frames_per_second});
   Budget& budget = budgets_.try_emplace(name, Budget{.frames = fresh}).first->second;
-  const std::uint64_t sent = pieces_out_ - std::exchange(budget.pieces, pieces_out_);
-  budget.frames.grant(kFramesOfAPiece * static_cast<double>(sent));
-  const Duration pause = budget.frames.take(frame, world_.loop.now(), work_of(frame));
-  if (pause > Duration::zero() && !std::exchange(budget.said, true)) {
+  const std::uint64_t due = vectors_due_ - std::exchange(budget.vectors, vectors_due_);
+  budget.frames.grant(kFramesOfAVector * static_cast<double>(due));
+  const Duration pause = is_of_vector(frame) ? budget.frames.take_granted(frame, now)
+                                             : budget.frames.take(frame, now, work_of(frame));
+  if (pause == Duration::zero()) return pause;
+  if (now > budget.over_until + kBelow) budget.over_since = now;
+  budget.over_until = now + pause;
+  if (now >= budget.over_since + options_.named_after && !std::exchange(budget.said, true)) {
     world_.log.warning(
-        "{} sends more than {:.0f} frames a second, pieces of all-reduces apart: no more of it are "
-        "read",
+        "{} sends more than {:.0f} frames a second beside what exchanges call for: no more of it "
+        "are read",
         name, options_.frames_per_second);
   }
   return pause;
@@ -290,7 +301,12 @@ void PeerLinks::send_transfer(Member to, const protocol::VectorTransfer& transfe
     return;
   }
   ++gone_.transfers_out;
-  if (std::holds_alternative<protocol::ReducePiece>(transfer.content)) ++pieces_out_;
+  const auto* const mixed = std::get_if<protocol::MixMessage>(&transfer.content);
+  const bool is_due = mixed != nullptr
+                          ? std::exchange(mixed_, mixed->exchange) != mixed->exchange
+                          : std::holds_alternative<protocol::ReducePiece>(transfer.content) ||
+                                std::holds_alternative<protocol::PairMessage>(transfer.content);
+  if (is_due) ++vectors_due_;
   pump(link);
 }
 

@@ -2,6 +2,8 @@
 // Links by dialling: what becomes of a dial that is late, fails or meets another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/wire/codec.h"
 #include "gossip/peer/frame_work.h"
 #include "tests/gossip/simulation_cases.h"
@@ -103,7 +105,20 @@ TEST_F(TwoSides, WhoIsLeftOutOfTheNextRosterHearsThatItIsShutOut) {
 
 class TwoSidesWithALimit : public TwoSides {
  public:
-  TwoSidesWithALimit() : TwoSides(PeerLinks::Options{.frames_per_second = 200}) {}
+  TwoSidesWithALimit()
+      : TwoSides(PeerLinks::Options{.frames_per_second = 200, .named_after = {}}) {}
+  // Each sends one vector, and both have come.
+  void exchange_vectors(const protocol::VectorTransfer::Content& content) {
+    const std::size_t before = sides[0]->transfers.size();
+    const SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
+    for (const std::size_t from : {0, 1}) {
+      sides[from]->links->send_transfer(static_cast<Member>(1 - from),
+                                        {.epoch = 1, .content = content}, data,
+                                        TransferFlow::Urgency::kNow);
+    }
+    const auto has_come = [&](const auto& side) { return side->transfers.size() == before + 1; };
+    cluster.run_until([&] { return std::ranges::all_of(sides, has_come); }, "both have come");
+  }
 };
 
 TEST_F(TwoSidesWithALimit, SoManyFramesASecondAreReadOfAMember) {
@@ -117,24 +132,25 @@ TEST_F(TwoSidesWithALimit, SoManyFramesASecondAreReadOfAMember) {
   EXPECT_GE(to_seconds(cluster.loop.now() - begin), 1.4);
 }
 
-// In a ring of an all-reduce each sends as many pieces as come to it.
-TEST_F(TwoSidesWithALimit, WhoSendsAsManyPiecesAsItIsSentIsNotLimited) {
+// In a ring of an all-reduce each sends as many pieces as come to it, and to a neighbour as many
+// messages. Other frames do not come faster for them.
+TEST_F(TwoSidesWithALimit, WhoSendsAsManyVectorsAsItIsSentIsNotLimited) {
   publish(1);
   sides[0]->links->reach(1);
   cluster.run_until([&] { return both_up(); }, "they are linked");
-  const SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
   for (std::size_t i = 1; i <= 400; ++i) {
-    for (const std::size_t from : {0, 1}) {
-      sides[from]->links->send_transfer(
-          static_cast<Member>(1 - from),
-          {.epoch = 1, .content = protocol::ReducePiece{.exchange = i, .floats = 1}}, data,
-          TransferFlow::Urgency::kNow);
+    if (i % 2 == 0) {
+      exchange_vectors(protocol::ReducePiece{.exchange = i, .floats = 1});
+    } else {
+      exchange_vectors(protocol::MixMessage{.exchange = i, .first = 1});
     }
-    cluster.run_until(
-        [&] { return sides[0]->transfers.size() == i && sides[1]->transfers.size() == i; },
-        "the pieces have come");
   }
   EXPECT_EQ(cluster.log.count("frames a second"), 0U);
+  const TimePoint begin = cluster.loop.now();
+  for (std::uint64_t i = 0; i < 400; ++i) sides[0]->links->send(1, protocol::Pong{i});
+  cluster.run_until([&] { return sides[1]->messages.size() == 400; }, "all have come");
+  EXPECT_GE(to_seconds(cluster.loop.now() - begin), 0.9);
+  EXPECT_EQ(cluster.log.count("frames a second"), 1U);
 }
 
 // Each connection brings a greeting, which counts before it is taken.

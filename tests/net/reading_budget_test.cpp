@@ -151,18 +151,24 @@ TEST(FrameBudget, ReadsASecondsWorthAtOnceAndThenTheRate) {
   EXPECT_NEAR(frames, 100 + 10 * 100, 5);
 }
 
-TEST(FrameBudget, AGrantAddsToASecondsWorthAtMost) {
+TEST(FrameBudget, AGrantIsForFramesOfItsKindAndASecondsWorthAtMost) {
   FrameBudget budget({.per_second = 100});
-  const auto at_once = [&] {
+  const auto at_once = [](const auto& take) {
     int frames = 0;
-    while (budget.take({.type = 1}, TimePoint{}) == Duration::zero()) ++frames;
+    while (take() == Duration::zero()) ++frames;
     return frames;
   };
-  at_once();
+  const auto granted = [&] { return budget.take_granted({.type = 1}, TimePoint{}); };
+  const auto other = [&] { return budget.take({.type = 2}, TimePoint{}); };
   budget.grant(50);
-  EXPECT_EQ(at_once(), 49);
+  EXPECT_EQ(at_once(other), 99);
+  EXPECT_EQ(at_once(granted), 50);
   budget.grant(1000);
-  EXPECT_EQ(at_once(), 99);
+  EXPECT_EQ(at_once(other), 0);
+  EXPECT_EQ(at_once(granted), 100);
+  EXPECT_EQ(FrameBudget({.per_second = 100}).take_granted({.type = 1}, TimePoint{}),
+            Duration::zero())
+      << "without a grant it counts as any other";
 }
 
 TEST(FrameBudget, BulkIsNotCounted) {
