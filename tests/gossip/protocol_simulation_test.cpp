@@ -209,6 +209,21 @@ TEST(ProtocolSimulation, TracesOfLinksAndPresenceAreFollowed) {
   }
 }
 
+// For a minute from its third second on, as whole peers meet it on devices.
+TEST(ProtocolSimulation, ALinkThatIsHeldIsWaitedForOnce) {
+  const starling::testing::TemporaryDirectory directory;
+  for (const char* const algorithm : {"dpsgd", "all-reduce", "all-reduce:group=2"}) {
+    SCOPED_TRACE(algorithm);
+    auto options = small_network("ring", 6, algorithm);
+    options.run.steps = 200;
+    options.nodes.step_time = std::chrono::milliseconds(100);
+    options.network.links = (directory.path() / "links.csv").string();
+    std::ofstream(options.network.links) << "from,to,time,latency\n0,1,0s,1ms\n0,1,3s,60s\n"
+                                            "0,1,63s,1ms\n1,0,0s,1ms\n";
+    EXPECT_LT(run_with(options, Simulated::kPeers).totals.virtual_seconds, 1.5 * 20);
+  }
+}
+
 // A local phase ends past an evaluation where H does not divide their distance: both worlds measure
 // the model after it, once, under its own step.
 TEST(ProtocolSimulation, EvaluationsAreOfTheStepThatTheyName) {
