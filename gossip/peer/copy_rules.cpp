@@ -19,19 +19,20 @@ void CopyRules::heard(protocol::Member member, protocol::Exchange exchange,
 
 void CopyRules::link_lost(protocol::Member member) { accounts_[member].is_with_us = false; }
 
-bool CopyRules::give(protocol::Member member, bool is_neighbour,
-                     const protocol::ColumnsAsk& columns, std::uint64_t size, TimePoint now) {
-  if (columns.end > size || columns.begin >= columns.end) return false;
+CopyRules::Answer CopyRules::give(protocol::Member member, bool is_neighbour,
+                                  const protocol::ColumnsAsk& columns, std::uint64_t size,
+                                  TimePoint now) {
+  if (columns.end > size || columns.begin >= columns.end) return Answer::kNotGiven;
   Account& account = accounts_[member];
-  if (!is_neighbour && (!account.must_catch_up || account.is_with_us)) return false;
+  if (!is_neighbour && (!account.must_catch_up || account.is_with_us)) return Answer::kNotGiven;
   const Options::Allowance& may = is_neighbour ? options_.neighbours : options_.others;
   const double earned = to_seconds(now - account.at) / to_seconds(may.every);
   account.given = std::max(0.0, account.given - earned);
   account.at = now;
   const double part = static_cast<double>(columns.end - columns.begin) / static_cast<double>(size);
-  if (account.given + part > may.at_once) return false;
+  if (account.given + part > may.at_once) return Answer::kTooOften;
   account.given += part;
-  return true;
+  return Answer::kGiven;
 }
 
 }  // namespace starling::gossip

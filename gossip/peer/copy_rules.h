@@ -37,9 +37,10 @@ class CopyRules {
   void heard(protocol::Member member, protocol::Exchange exchange, protocol::Exchange ours);
   void link_lost(protocol::Member member);
 
+  enum class Answer { kGiven, kNotGiven, kTooOften };
   // Whether `member` is given these columns of a model of `size` floats now; counts them if so.
-  bool give(protocol::Member member, bool is_neighbour, const protocol::ColumnsAsk& columns,
-            std::uint64_t size, TimePoint now);
+  Answer give(protocol::Member member, bool is_neighbour, const protocol::ColumnsAsk& columns,
+              std::uint64_t size, TimePoint now);
 
  private:
   struct Account {

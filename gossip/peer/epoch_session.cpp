@@ -302,7 +302,13 @@ void EpochSession::answer_asks() {
     const auto& [to, ask, was_put_off] = waiting;
     if (ask.end > model->size()) return true;
     const bool is_neighbour = std::ranges::binary_search(neighbours, to);
-    if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) {
+    const auto answer = copies_.give(to, is_neighbour, ask, model->size(), now_);
+    if (answer != CopyRules::Answer::kGiven) {
+      if (answer == CopyRules::Answer::kTooOften && often_.insert(to).second) {
+        say(LogLevel::kWarning,
+            fmt::format("{} asks for this peer's model again and again: it is given one in a while",
+                        names_[to]));
+      }
       put_off(waiting);
       return false;
     }

@@ -179,6 +179,7 @@ class EpochSession final : private ProtocolHost {
   std::set<Member> no_donors_;  // gave nothing when they were asked last
   const Duration copy_patience_;
   CopyRules copies_;            // of this member's model, for others
+  std::set<Member> often_;      // ask for it too often, as was said
   std::vector<Ask> asks_;       // for columns of this member's model, until it may be read
   std::uint64_t handed_in_at_;  // evaluations so far
   TimePoint checkpoint_at_;

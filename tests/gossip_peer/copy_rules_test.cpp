@@ -15,8 +15,10 @@ class CopyRulesTest : public ::testing::Test {
  protected:
   bool gives(protocol::Member member, bool is_neighbour, TimePoint now = kStart,
              ColumnsAsk columns = {.begin = 0, .end = kSize}) {
-    return rules.give(member, is_neighbour, columns, kSize, now);
+    answer = rules.give(member, is_neighbour, columns, kSize, now);
+    return answer == CopyRules::Answer::kGiven;
   }
+  CopyRules::Answer answer{};  // the last one
   CopyRules rules{{.lag = 4,
                    .neighbours = {.at_once = 2, .every = std::chrono::seconds(30)},
                    .others = {.at_once = 2, .every = std::chrono::seconds(60)}}};
@@ -25,6 +27,7 @@ class CopyRulesTest : public ::testing::Test {
 TEST_F(CopyRulesTest, NeighboursAndThoseWhoAreBehindAreGivenTheModel) {
   EXPECT_TRUE(gives(1, true));
   EXPECT_FALSE(gives(2, false)) << "it was never heard";
+  EXPECT_EQ(answer, CopyRules::Answer::kNotGiven);
   rules.greeted(2, {.exchange = 100, .begun = true}, 100);
   EXPECT_FALSE(gives(2, false));
   rules.greeted(2, {.exchange = 96, .begun = true}, 100);
@@ -61,6 +64,7 @@ TEST_F(CopyRulesTest, AFewModelsAtOnceAndThenOneInAWhile) {
   EXPECT_TRUE(gives(1, true));
   EXPECT_TRUE(gives(1, true));
   EXPECT_FALSE(gives(1, true));
+  EXPECT_EQ(answer, CopyRules::Answer::kTooOften);
   EXPECT_TRUE(gives(2, true)) << "each member for itself";
   EXPECT_FALSE(gives(1, true, kStart + std::chrono::seconds(29)));
   EXPECT_TRUE(gives(1, true, kStart + std::chrono::seconds(30)));

@@ -478,6 +478,23 @@ TEST_F(AHostileMember, ThatIsNoNeighbourIsNotGivenTheModel) {
   expect_that_three_train_on();
 }
 
+// It says each time that it has no model.
+TEST_F(AHostileMember, ThatCopiesTheModelAgainAndAgainIsNamed) {
+  begin();
+  const std::uint64_t size = cluster.experiment.initial.size();
+  const std::string greeting = frame(PeerHello{.epoch = 1, .begun = false});
+  const std::string ask = frame(protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
+  std::string pings;
+  for (int i = 0; i < 500; ++i) pings += frame(protocol::Ping{1});
+  std::size_t given = 0;
+  for (int i = 0; i < 5; ++i) {
+    given += count(say(1, greeting + ask + pings + bye), wire::FrameType::kVectorTransfer);
+  }
+  EXPECT_EQ(given, 3U);
+  EXPECT_EQ(cluster.log.count("node-04 asks for this peer's model again and again"), 1U);
+  expect_that_three_train_on();
+}
+
 TEST_F(AHostileMember, ThatForgesLinesWithItsGoodbyeDoesNotForgeAny) {
   begin();
   say(1,
