@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t kDonorsMax = 4;
 // Who copies for the third time without an exchange with others in between does not keep up.
 constexpr int kCopiesInARow = 3;
+constexpr Duration kSlowAfter = std::chrono::seconds(5);
 
 collective::AllReduceOptions reduce_options(const ProtocolPatience& patience, Exchange first) {
   collective::AllReduceOptions options;
@@ -258,9 +259,13 @@ void AllReduceProtocol::say_too_slow() {
     behind_.since = host_.now();
     behind_.from = next_.exchange;
   }
-  const bool shows = behind_.copies >= kCopiesInARow && next_.exchange > behind_.from;
+  const Duration time = host_.now() - behind_.since;
+  if (behind_.copies < kCopiesInARow || next_.exchange <= behind_.from) return;
+  const Duration theirs = time / static_cast<std::int64_t>(next_.exchange - behind_.from);
+  const Duration copy = behind_.took / (behind_.copies - 1);
+  // Who was stopped, or asks in vain, copies again and again too.
+  const bool shows = time >= kSlowAfter && copy + work_ > theirs;
   if (!shows || !too_slow_.is_due(host_.now())) return;
-  const auto passed = static_cast<std::int64_t>(next_.exchange - behind_.from);
   const auto text = [](Duration time) {
     return format_duration(std::chrono::round<std::chrono::milliseconds>(time));
   };
@@ -268,8 +273,7 @@ void AllReduceProtocol::say_too_slow() {
             fmt::format("this peer takes {} to copy a model and {} to train, while the others need "
                         "{} for an exchange: it has taken part in none since they were at exchange "
                         "{}; its link or its training is too slow for this run",
-                        text(copy_took_), text(work_), text((host_.now() - behind_.since) / passed),
-                        behind_.from));
+                        text(copy), text(work_), text(theirs), behind_.from));
 }
 
 // Where we are ourselves others can be, whatever the age of the run says.
@@ -283,9 +287,9 @@ bool AllReduceProtocol::can_be(Progress at) const {
 // from then on something of it comes at least as soon as a piece, or as two, since pieces for
 // others may go before it.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
-  const Duration patience = machine_->pace().value_or(work_) + 2 * machine_->piece_wait();
+  const Duration begins = machine_->pace().value_or(work_) + machine_->piece_wait();
   copying_since_ = host_.now();
-  host_.copy_model(std::move(from), {.silent = patience});
+  host_.copy_model(std::move(from), {.silent = begins + machine_->piece_wait(), .begins = begins});
 }
 
 // Of these as many as can be reached; of none, any other.
@@ -319,7 +323,7 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
 
 void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
-  copy_took_ = host_.now() - copying_since_;
+  behind_.took += host_.now() - copying_since_;
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);
     if (!is_further) {

@@ -83,9 +83,9 @@ class AllReduceProtocol final : public ProtocolBase {
     int copies = 0;     // to be where the others are, since it ended an exchange with somebody
     TimePoint since{};  // the first of them
     Exchange from = 0;  // where the others were then
+    Duration took{};    // all copies
   } behind_;
   TimePoint copying_since_{};
-  Duration copy_took_{};  // the last one
   SeldomLine too_slow_;
   bool returning_ = false;        // kCopying: it had finished among a minority
   TimePoint return_again_{};      // not before

@@ -226,25 +226,30 @@ void EpochSession::note_where(Member from, const VectorTransfer& transfer) {
 
 // --- a model that is taken over, or given -------------------------------------------------------
 
-// Without donors that gave nothing when they were asked last, as over a link that looks whole and
-// carries nothing: each would cost the patience again. If no other member is there, they are asked.
-std::vector<Member> EpochSession::who_gives(std::vector<Member> donors) const {
-  const auto gives_nothing = [this](Member member) { return no_donors_.contains(member); };
-  if (std::ranges::all_of(donors, gives_nothing)) {
-    const std::vector<Member> neighbours = training_->neighbours();
-    const auto other = std::ranges::find_if(neighbours, [&](Member member) {
-      return up_.contains(member) && !apart_.contains(member) && !gives_nothing(member);
-    });
-    return other == neighbours.end() ? donors : std::vector<Member>{*other};
+// A neighbour that is there, and did not give nothing when it was asked last.
+std::optional<Member> EpochSession::other_donor(const std::vector<Member>& than) const {
+  for (const Member member : training_->neighbours()) {
+    const bool is_there = up_.contains(member) && !apart_.contains(member);
+    const bool is_other = std::ranges::find(than, member) == than.end();
+    if (is_there && is_other && !no_donors_.contains(member)) return member;
   }
-  std::erase_if(donors, gives_nothing);
-  return donors;
+  return std::nullopt;
 }
 
+// Without donors that gave nothing when they were asked last, as over a link that looks whole and
+// carries nothing: each would cost the patience again. If no other member is there, they are asked.
 void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience patience) {
-  copy_.emplace(who_gives(std::move(donors)), run_.initial.size(),
-                ModelCopy::Patience{.silent = std::min(patience.silent, copy_patience_),
-                                    .sending = std::min(patience.sending, copy_patience_)});
+  const auto gives_nothing = [this](Member member) { return no_donors_.contains(member); };
+  std::optional<Member> spare = other_donor(donors);
+  if (!std::ranges::all_of(donors, gives_nothing)) {
+    std::erase_if(donors, gives_nothing);
+  } else if (spare) {
+    donors = {*std::exchange(spare, std::nullopt)};
+  }
+  if (donors.size() > 1) spare.reset();
+  patience.silent = std::min(patience.silent, copy_patience_);
+  patience.sending = std::min(patience.sending, copy_patience_);
+  copy_.emplace(std::move(donors), spare, run_.initial.size(), patience);
   answer_asks();
   continue_copy();
 }
@@ -281,7 +286,7 @@ void EpochSession::continue_copy() {
   }
   if (!copy_->failed() && !copy_->done()) return;
   const ModelCopy copy = *std::exchange(copy_, std::nullopt);
-  no_donors_.insert(copy.lost().begin(), copy.lost().end());
+  no_donors_.insert(copy.gave_nothing().begin(), copy.gave_nothing().end());
   if (copy.failed()) return training_->not_copied();
   training_->copied(copy.progress(), copy.givers(), copy.model());
 }

@@ -152,7 +152,7 @@ class EpochSession final : private ProtocolHost {
   void note_where(Member from, const protocol::VectorTransfer& transfer);
   void answer_asks();
   void put_off(Ask& ask);
-  std::vector<Member> who_gives(std::vector<Member> donors) const;
+  std::optional<Member> other_donor(const std::vector<Member>& than) const;
   void continue_copy();
   void hand_in_model();
   void keep_checkpoint(bool model_too);

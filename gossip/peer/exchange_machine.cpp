@@ -509,6 +509,11 @@ Duration ExchangeMachine::donor_patience() const {
   return options_.patience_min + 2 * quorum_.pace({});
 }
 
+Duration ExchangeMachine::donor_begins_within() const {
+  const Duration least = options_.patience_min;
+  return least + (quorum_.knows_pace() ? quorum_.pace({}) : least);
+}
+
 bool ExchangeMachine::is_stale() const {
   return std::ranges::all_of(neighbours_, [](const auto& entry) {
     const Neighbour& neighbour = entry.second;

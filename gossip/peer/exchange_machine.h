@@ -201,6 +201,9 @@ class ExchangeMachine {
   protocol::Support support(TimePoint now) const { return quorum_.support(now); }
   // How long a donor may be silent: it answers between two of its exchanges.
   Duration donor_patience() const;
+  // When another is asked in its place, if nothing has come. A machine that knows no pace yet, as
+  // after a start, asks once more than others.
+  Duration donor_begins_within() const;
   // Whether this message may still be of use, so that nothing is stored for liars.
   bool wants(exchange::Member from, exchange::Exchange exchange) const;
   // Whether it has no link or is not reachable, or gave no sign of life for too long.

@@ -11,20 +11,26 @@ namespace starling::gossip {
 using protocol::Member;
 using protocol::ModelColumns;
 
-ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Patience patience)
+ModelCopy::ModelCopy(std::vector<Member> donors, std::optional<Member> spare, std::size_t size,
+                     Patience patience)
     : donors_(std::move(donors)), patience_(patience), model_(size) {
   STARLING_CHECK(!donors_.empty());
   const std::size_t parts = std::min(donors_.size(), std::max<std::size_t>(size, 1));
   for (std::size_t i = 0; i < parts; ++i) {
     parts_.push_back({.begin = size * i / parts, .end = size * (i + 1) / parts});
   }
+  if (spare) donors_.push_back(*spare);
 }
 
 std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   for (const Part& part : parts_) {
-    if (!part.came && part.asked && now >= part.until) {
-      const Member late = *part.asked;
+    if (part.came || !part.asked) continue;
+    const Member late = *part.asked;
+    if (now >= part.until) {
       lose(late);
+    } else if (may_ask_others(part) && now >= part.begins_until) {
+      gave_nothing_.push_back(late);
+      put_off(late);
     }
   }
   std::vector<Ask> asks;
@@ -32,6 +38,7 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
     if (part.came || part.asked || donors_.empty()) continue;
     part.asked = next_donor();
     part.until = now + patience_.silent;
+    part.begins_until = patience_.begins < patience_.silent ? now + patience_.begins : part.until;
     part.limit.reset();
     asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
   }
@@ -82,7 +89,7 @@ protocol::Progress ModelCopy::progress() const {
 }
 
 void ModelCopy::lose(Member donor) {
-  if (std::erase(donors_, donor) > 0) lost_.push_back(donor);
+  if (std::erase(donors_, donor) > 0) gave_nothing_.push_back(donor);
   put_off_by_.erase(donor);
   ask_others(donor);
 }
@@ -91,6 +98,11 @@ void ModelCopy::put_off(Member donor) {
   if (std::ranges::find(donors_, donor) == donors_.end()) return;
   put_off_by_.insert(donor);
   if (put_off_by_.size() < donors_.size()) ask_others(donor);
+}
+
+// Nothing has come of it, and not all others have put it off.
+bool ModelCopy::may_ask_others(const Part& part) const {
+  return !part.limit && put_off_by_.size() + 1 < donors_.size();
 }
 
 void ModelCopy::ask_others(Member donor) {
@@ -113,7 +125,9 @@ std::optional<TimePoint> ModelCopy::next_deadline() const {
   std::optional<TimePoint> next;
   for (const Part& part : parts_) {
     if (part.came || !part.asked) continue;
-    next = std::min(next.value_or(part.until), part.until);
+    const TimePoint due =
+        may_ask_others(part) ? std::min(part.begins_until, part.until) : part.until;
+    next = std::min(next.value_or(due), due);
   }
   return next;
 }

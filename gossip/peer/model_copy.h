@@ -25,10 +25,15 @@ class ModelCopy {
   struct Patience {
     Duration silent{};   // from the question for a part, and from each piece of it to the next
     Duration sending{};  // from when its donor begins to send it, if that is longer
+    // From the question until another is asked in its place, if nothing has come of it: its donor
+    // is busy, or does not hear us.
+    Duration begins = Duration::max();
   };
 
-  // Of `size` floats. A donor that exceeds a patience is given up. Requires: donors, each once.
-  ModelCopy(std::vector<protocol::Member> donors, std::size_t size, Patience patience);
+  // Of `size` floats. A donor that exceeds a patience is given up. `spare`: is asked where these
+  // give nothing. Requires: donors; all of them different.
+  ModelCopy(std::vector<protocol::Member> donors, std::optional<protocol::Member> spare,
+            std::size_t size, Patience patience);
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
@@ -44,8 +49,8 @@ class ModelCopy {
   // all did, they are waited for.
   void put_off(protocol::Member donor);
 
-  // Donors that were given up.
-  const std::vector<protocol::Member>& lost() const { return lost_; }
+  // Donors that were given up, or that gave nothing in time.
+  const std::vector<protocol::Member>& gave_nothing() const { return gave_nothing_; }
   bool done() const;
   bool failed() const { return donors_.empty() && !done(); }
   // Requires: done(). The furthest that the parts are of, as far as another donor is at least as
@@ -62,18 +67,20 @@ class ModelCopy {
     std::size_t end = 0;
     std::optional<protocol::Member> asked = {};
     TimePoint until{};                    // to the next sign of it
+    TimePoint begins_until{};             // to the first one
     std::optional<TimePoint> limit = {};  // to its end, once it has begun
     bool came = false;
     protocol::Progress progress = {};  // once it came
   };
 
   std::map<protocol::Member, protocol::Progress> furthest() const;  // of each that gave a part
+  bool may_ask_others(const Part& part) const;
   void ask_others(protocol::Member donor);
   protocol::Member next_donor();
 
   std::vector<protocol::Member> donors_;
   std::set<protocol::Member> put_off_by_;  // some of these
-  std::vector<protocol::Member> lost_;
+  std::vector<protocol::Member> gave_nothing_;
   Patience patience_;
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked

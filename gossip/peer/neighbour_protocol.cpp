@@ -355,8 +355,9 @@ void NeighbourProtocol::look() {
 }
 
 void NeighbourProtocol::perform(exchange::Copy& copy) {
-  host_.copy_model(std::move(copy.donors),
-                   {.silent = machine_.donor_patience(), .sending = Duration::max()});
+  host_.copy_model(std::move(copy.donors), {.silent = machine_.donor_patience(),
+                                            .sending = Duration::max(),
+                                            .begins = machine_.donor_begins_within()});
 }
 
 void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }

@@ -32,7 +32,7 @@ class ModelCopies : public ::testing::Test {
   }
 
   const ModelColumns first_half_{.exchange = 7, .begin = 0, .floats = 5};
-  ModelCopy copy_{{1, 2}, 10, {.silent = 2s, .sending = 60s}};
+  ModelCopy copy_{{1, 2}, std::nullopt, 10, {.silent = 2s, .sending = 60s}};
 };
 
 TEST_F(ModelCopies, ADonorThatStallsInTheMiddleIsReplacedAfterOneSilence) {
@@ -51,6 +51,34 @@ TEST_F(ModelCopies, ADonorThatSendsLittleByLittleIsReplacedInTheEnd) {
     EXPECT_TRUE(asked_for_first_half(now).empty());
   }
   EXPECT_EQ(asked_for_first_half(61s), std::vector<Member>{2});
+}
+
+// It may not hear us, or is busy: another is asked, and it itself again where that one gives
+// nothing either.
+TEST(ModelCopy, OfWhomNothingComesAnotherIsAskedBesideIt) {
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  const auto asked = [&](Duration now) {
+    std::vector<Member> members;
+    for (const ModelCopy::Ask& ask : copy.asks(TimePoint{} + now)) members.push_back(ask.to);
+    return members;
+  };
+  EXPECT_EQ(asked(0s), std::vector<Member>{1}) << "the spare one is not asked at first";
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 4s);
+  EXPECT_EQ(asked(4s), std::vector<Member>{2});
+  EXPECT_EQ(copy.gave_nothing(), std::vector<Member>{1});
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 64s) << "nobody else is left to be asked";
+  EXPECT_TRUE(asked(63s).empty());
+  copy.put_off(2);
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 64s);
+  EXPECT_EQ(asked(64s), std::vector<Member>{1});
+}
+
+TEST(ModelCopy, ADonorThatHasBegunIsWaitedFor) {
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  ASSERT_EQ(copy.asks(TimePoint{}).size(), 1U);
+  copy.progressed(1, {.exchange = 7, .begin = 0, .floats = 10}, TimePoint{} + 1s);
+  EXPECT_TRUE(copy.asks(TimePoint{} + 4s).empty());
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 61s);
 }
 
 }  // namespace
