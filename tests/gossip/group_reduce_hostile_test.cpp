@@ -66,6 +66,21 @@ TEST_F(OneOfAGroup, ItsGroupIsFollowedOnlyWhereItHasAQuorum) {
   EXPECT_EQ(greet(at(20)), 1U);
 }
 
+// Those that have a quorum again may all have been started anew, and are further back.
+TEST_F(OneOfAGroup, AMinorityThatWasFurtherBeforeItWasOneDrawsAMemberAlong) {
+  begin();
+  const auto tell_all = [&](const Progress& where) {
+    std::size_t copies = 0;
+    for (const Member member : mates()) {
+      copies += count<CatchUp>(
+          give(NoteReceived{member, {.epoch = 1, .at = where, .what = reduce::Ahead{{0, 1}}}}));
+    }
+    return copies;
+  };
+  EXPECT_EQ(tell_all({.backed = 10, .exchange = 20}), 0U);
+  EXPECT_EQ(tell_all({.backed = 11, .exchange = 20}), 1U);
+}
+
 // Of the others it is not known whether they are of the quorum: their models may be no further.
 TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
   GroupReduceMachine minority({}, 1, kDraw, 0, member_names(kNetworkMembers),
@@ -124,7 +139,10 @@ TEST_F(OneOfAGroup, OneMembersWordDoesNotEndTheWaitForTheStart) {
   }
 }
 
-TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
+// One of a group of four alone, or of another group, is not believed before the pace is known.
+class OneThatTellsAGroup : public OneOfAGroup, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(OneThatTellsAGroup, OfFarExchangesAllocatesNothingAndMovesNothing) {
   begin();
   const std::size_t machines = machine_.machines();
   const Members both = {0, 1};
@@ -139,17 +157,16 @@ TEST_F(OneOfAGroup, NotesForFarExchangesAllocateNothingAndMoveNothing) {
                                          reduce::NotYet{},
                                          reduce::Wait{},
                                          reduce::Ahead{both}};
+  const Member from = GetParam() ? mates()[0] : stranger();
   for (const reduce::What& what : all) {
-    for (Member from = 1; from < kNetworkMembers; ++from) {
-      for (const Exchange far : {Exchange{15}, Exchange{1} << 40, ~Exchange{0}}) {
-        // One of a group of four alone is not believed before the pace is known.
-        if (from != mates()[0] && from != stranger()) continue;
-        EXPECT_EQ(count<CatchUp>(tell(from, what, far)), 0U);
-        EXPECT_EQ(machine_.machines(), machines);
-      }
+    for (const Exchange far : {Exchange{15}, Exchange{1} << 40, ~Exchange{0}}) {
+      EXPECT_EQ(count<CatchUp>(tell(from, what, far)), 0U);
+      EXPECT_EQ(machine_.machines(), machines);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(MateOrNot, OneThatTellsAGroup, ::testing::Bool());
 
 TEST_F(OneOfAGroup, WhateverIsSentThereAreAFewMachinesOnly) {
   begin();
@@ -185,19 +202,36 @@ TEST_F(OneOfAGroup, AStrangersNotesDoNotCountAsTheGroups) {
 }
 
 // Two of its group say that they are further: they are followed, and strangers are not.
-TEST_F(OneOfAGroup, OnlyItsGroupDrawsAMemberAlong) {
+// Of whatever group, as far as both say. What is told of exchanges whose mean they still have does
+// not count.
+TEST_F(OneOfAGroup, TwoMembersDrawAMemberAlong) {
   begin();
+  Members strangers;
   for (Member from = 1; from < kNetworkMembers; ++from) {
-    if (std::ranges::count(mates(), from) == 1) continue;
-    EXPECT_EQ(count<CatchUp>(tell(from, reduce::Ahead{{0, 1}}, 30)), 0U);
+    if (std::ranges::count(mates(), from) == 0) strangers.push_back(from);
   }
-  EXPECT_EQ(count<CatchUp>(tell(mates()[0], reduce::Ahead{{0, 1}}, 30)), 0U);
-  const auto moved = tell(mates()[1], reduce::Ahead{{0, 1}}, 30);
+  const Exchange near = 10 + GroupReduceMachine::kKept;
+  EXPECT_EQ(count<CatchUp>(tell(strangers[0], reduce::Ahead{{0, 1}}, near)), 0U);
+  EXPECT_EQ(count<CatchUp>(tell(strangers[1], reduce::Ahead{{0, 1}}, 40)), 0U);
+  EXPECT_EQ(count<CatchUp>(tell(strangers[1], reduce::Ahead{{0, 1}}, 41)), 0U);
+  const auto moved = tell(strangers[0], reduce::Ahead{{0, 1}}, 30);
   ASSERT_EQ(count<CatchUp>(moved), 1U);
   const auto& catch_up = std::get<CatchUp>(*std::ranges::find_if(
       moved, [](const Action& action) { return std::holds_alternative<CatchUp>(action); }));
   EXPECT_EQ(catch_up.next, at(30));
-  for (const Member donor : catch_up.donors) EXPECT_EQ(std::ranges::count(mates(), donor), 1);
+  EXPECT_EQ(catch_up.donors, (Members{strangers[0], strangers[1]}));
+}
+
+// Nobody gave a model: what the same members say is not followed again at once.
+TEST_F(OneOfAGroup, WhoFollowedInVainWaitsAWhile) {
+  begin();
+  const auto told = [&] {
+    const auto first = count<CatchUp>(tell(mates()[0], reduce::Ahead{{0, 1}}, 30));
+    return first + count<CatchUp>(tell(stranger(), reduce::Ahead{{0, 1}}, 30));
+  };
+  EXPECT_EQ(told(), 1U);
+  begin();
+  EXPECT_EQ(told(), 0U);
 }
 
 // Who asks for a mean that is gone is told where this member is.

@@ -251,6 +251,29 @@ TEST(PeersInGroups, GoOnWithoutWhoIsKilled) {
   }
 }
 
+// They have lost their disks: those that were there all the time are further, without a quorum.
+TEST(PeersInGroups, MostOfThemMayBeStartedAnewTogether) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    PeerWorld world(in_groups(100'000, 5, 3), seed);
+    world.phase = [&world] { return std::chrono::milliseconds(5 + world.rng.below(5)); };
+    world.begin();
+    world.run_to_exchange(0, 500);
+    for (const std::size_t i : {0U, 1U, 3U}) {
+      world.kill(i);
+      world.lose_disk(i);
+    }
+    world.run_for(1500ms);
+    for (const std::size_t i : {0U, 1U, 3U}) {
+      world.start(i);
+      world.give(i, world.roster(1));
+    }
+    world.run_for(10s);
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_GT(exchange_of(world, i), 500U) << i;
+    EXPECT_GT(ended_in(world, 10s), 200U);
+  }
+}
+
 TEST(PeersInGroups, WhoIsStartedAgainComesBack) {
   for (const bool kept : {false, true}) {
     PeerWorld world(in_groups(100'000, 9, 3), 2);
