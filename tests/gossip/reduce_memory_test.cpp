@@ -79,6 +79,32 @@ TEST(AllReduceMemory, AListWithAMemberThatForgotItIsGivenUp) {
   EXPECT_GT(asks[0].attempt, 1U);
 }
 
+// Member 0 of 4 gathers for the others before it begins. Its list came to nothing, and they
+// register again: in one attempt there would be two means.
+TEST(AllReduceMemory, AnAttemptIsGivenNoSecondList) {
+  AllReduceMachine machine({}, 1, 0, testing::member_names(4));
+  TimePoint now{};
+  std::size_t lists = 0;
+  const auto tick_until_it_is_given_up = [&] {
+    for (auto due = machine.next_deadline(); due; due = machine.next_deadline()) {
+      now = std::max(now, *due);
+      for (const auto& list : sent_notes<reduce::List>(machine.on(Tick{}, now))) {
+        if (list.attempt == 1) ++lists;
+      }
+    }
+  };
+  for (const Member m : {1U, 2U, 3U}) (void)machine.on(note(m, reduce::Register{}, 0, 1), now);
+  tick_until_it_is_given_up();
+  ASSERT_EQ(lists, 3U);
+  for (const Member m : {1U, 2U, 3U}) {
+    const auto asks = sent_notes<reduce::Ask>(machine.on(note(m, reduce::Register{}, 0, 1), now));
+    ASSERT_EQ(asks.size(), 1U);
+    EXPECT_GT(asks[0].attempt, 1U);
+  }
+  tick_until_it_is_given_up();
+  EXPECT_EQ(lists, 3U);
+}
+
 World quick_world(std::size_t members, Exchange exchanges, std::uint64_t seed) {
   World world{.seed = seed, .members = members, .floats = 5, .exchanges = exchanges};
   world.spread = 0.3;
