@@ -81,12 +81,13 @@ class Splits {
   Splits(PeerWorld& world, std::uint64_t seed, Duration until)
       : world_(world), rng_({.seed = seed, .purpose = Purpose::kTest, .round = 3}), until_(until) {
     world_.at(drawn(20s), [this] { split(); });
+    world_.at(until, [this] { end(); });
   }
   bool are_apart(std::size_t a, std::size_t b) const {
     return !parts_.empty() && parts_[a] != parts_[b];
   }
-  // As far as the issuer comes, which is in one of the parts.
-  bool are_reached_by_issuer(std::size_t index) const {
+  // The issuer is in the first part.
+  bool is_reached_by_issuer(std::size_t index) const {
     return parts_.empty() || parts_[index] == 0;
   }
 
@@ -308,7 +309,7 @@ class Faults {
   // Its issuer does not reach everybody.
   void give_to_most(const identity::SignedRoster& roster) {
     for (std::size_t i = 0; i < world_.peers.size(); ++i) {
-      const bool is_reached = splits_ == nullptr || splits_->are_reached_by_issuer(i);
+      const bool is_reached = splits_ == nullptr || splits_->is_reached_by_issuer(i);
       if (rng_.below(3) > 0 && is_reached) world_.give(i, roster);
     }
   }
