@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tests of whole gossip networks find bugs: plants those of a list in a copy of the
-sources, builds gossip_peer_test there, lets one bug after the other show and says which test found
-it. Run by hand; the copy and its build stay, so that the next time takes less."""
+"""Whether the tests of whole gossip networks and of their parts find bugs: plants those of a list in a
+copy of the sources, builds the tests there, lets one bug after the other show and says which test
+found it. Run by hand; the copy and its build stay, so that the next time takes less."""
 
 import argparse
 import os
@@ -16,11 +16,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
-# Without sockets or time. The first failure ends a bug's turn: the machines, networks from seeds, and
-# last what takes long.
-MACHINES = "PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:ProtocolState*:NeighbourProtocol*"
+# The first failure ends a bug's turn. First the program that tests the folder of the bug's file, where
+# that is not the one below.
+OF_FOLDER = {"gossip/collective": "gossip_collective_test", "gossip/algorithms": "gossip_robust_test",
+             "core/identity": "identity_test"}
+# Of whole peers: the machines and their rules, networks from seeds, and last what takes long, or real
+# links and their time.
+OF_PEERS = "gossip_peer_test"
+MACHINES = ("PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:ProtocolState*:NeighbourProtocol*:"
+            "CopyRules*:ApartMembers*:UsualDistance*")
 NETWORKS = "PeerWorlds*:AsynchronousProtocol*:AsynchronousProtocol/*"
 LONG = "ExchangeMachine*"
+LINKS = "HostilePeers*:AHostileMember*"
 SEEDS_AT_A_TIME = 50
 VARIABLE = "STARLING_PLANTED_BUG"
 HEADER = f"""// Which bug of tests/gossip_peer/planted_bugs.toml is to show, from 1; 0: none.
@@ -101,21 +108,24 @@ def first_failure(log):
     return name + (f" ({sentence.group(1)[:120]})" if sentence else "")
 
 
-def test(program, number, seeds, seeds_only, log):
-    """What failed first; None: nothing did."""
-    fast = "--gtest_fail_fast"
+def test(programs, number, folders, seeds, seeds_only, log):
+    """What failed first; None: nothing did. `programs`: where they are; `folders`: of bugs."""
     shows = os.environ | {VARIABLE: str(number)}
 
-    def units(tests):
-        return [] if seeds_only else [([program, fast, f"--gtest_filter={tests}"], shows)]
+    def step(program, tests="*", more=None):
+        command = [programs / program, "--gtest_fail_fast", f"--gtest_filter={tests}"]
+        return command, shows | (more or {})
 
-    steps = units(MACHINES) + units(NETWORKS)
+    steps = [step(OF_FOLDER[folder]) for folder in folders if folder in OF_FOLDER]
+    steps += [step(OF_PEERS, MACHINES), step(OF_PEERS, NETWORKS)]
+    with_seeds = []
     for begin in range(1, seeds + 1, SEEDS_AT_A_TIME):
         end = min(begin + SEEDS_AT_A_TIME - 1, seeds)
-        environment = shows | {"STARLING_SEEDS": f"{begin}-{end}"}
-        steps.append(([program, fast, "--gtest_filter=*PeerWorldSeeds.*/0"], environment))
-    steps += units(LONG)
-    for command, environment in steps:
+        some = {"STARLING_SEEDS": f"{begin}-{end}"}
+        with_seeds.append(step(OF_PEERS, "*PeerWorldSeeds.*/0", some))
+    steps += with_seeds
+    steps += [step(OF_PEERS, LONG), step(OF_PEERS, LINKS)]
+    for command, environment in with_seeds if seeds_only else steps:
         code = run(command, log.parent, log, environment, timeout=900)
         if code is None:
             return "a test that did not end within 900 s"
@@ -152,12 +162,13 @@ def main():
     if run(["cmake", "--preset", "release", "-DSTARLING_TEST_SET=unit"], copy, log) != 0:
         sys.exit(f"error: the copy cannot be configured: see {log}")
     if run(["cmake", "--build", "build/release", "--parallel", str(arguments.jobs), "--target",
-            "gossip_peer_test"], copy, log) != 0:
+            OF_PEERS, *OF_FOLDER.values()], copy, log) != 0:
         sys.exit(f"error: the copy cannot be built: see {log}")
-    program = copy / "build" / "release" / "bin" / "gossip_peer_test"
+    programs = copy / "build" / "release" / "bin"
 
     print(f"without a bug, {arguments.seeds} seeds: ", end="", flush=True)
-    if failure := test(program, 0, arguments.seeds, arguments.seeds_only, work / "test.log"):
+    if failure := test(programs, 0, OF_FOLDER, arguments.seeds, arguments.seeds_only,
+                       work / "test.log"):
         sys.exit(f"{failure} fails: see {work / 'test.log'}")
     print("all tests pass", flush=True)
 
@@ -167,7 +178,8 @@ def main():
             continue
         began = time.monotonic()
         print(f"{bug['name']}: ", end="", flush=True)
-        failure = test(program, number, arguments.seeds, arguments.seeds_only,
+        folder = str(Path(bug["file"]).parent)
+        failure = test(programs, number, [folder], arguments.seeds, arguments.seeds_only,
                        work / f"test-{number}.log")
         shown += 1
         missed += failure is None

@@ -14,7 +14,7 @@ namespace {
 
 using testing::member_names;
 using testing::note;
-using testing::told;
+using testing::sent_notes;
 
 constexpr std::uint32_t kNetworkMembers = 12;
 constexpr GroupDraw kDraw{.seed = 1, .members = kNetworkMembers, .size = 4};
@@ -100,7 +100,7 @@ TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
 TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
   const auto lists = [](const std::vector<Action>& actions) {
     std::vector<std::size_t> sizes;
-    for (const auto& list : told<reduce::List>(actions)) sizes.push_back(list.members.size());
+    for (const auto& list : sent_notes<reduce::List>(actions)) sizes.push_back(list.members.size());
     return sizes;
   };
   const auto enrol = [&](Member from) { return lists(tell(from, reduce::Register{}, 10)); };
@@ -127,7 +127,7 @@ TEST_F(OneOfAGroup, OneMembersWordDoesNotEndTheWaitForTheStart) {
     }
     (void)starting.on(Begin{at(0), share({1, 2, 3})}, now_);
     const auto begins = [&](const Event& event) {
-      return !told<reduce::Register>(starting.on(event, now_)).empty();
+      return !sent_notes<reduce::Register>(starting.on(event, now_)).empty();
     };
     const reduce::Ahead ahead{{0, 1}};
     const bool leaves_most_behind = 2 * met < kNetworkMembers;
@@ -239,7 +239,7 @@ TEST_F(OneOfAGroup, WhoIsFarBehindIsToldSo) {
   begin();
   const auto answer = tell(stranger(), reduce::Register{}, 3);
   ASSERT_EQ(answer.size(), 1U);
-  const auto sent = told<reduce::Ahead>(answer, stranger());
+  const auto sent = sent_notes<reduce::Ahead>(answer, stranger());
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].at, at(10));
   EXPECT_TRUE(tell(stranger(), reduce::Ahead{{0, 1}}, 3).empty()) << "no answer to an answer";

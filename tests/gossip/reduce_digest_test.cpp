@@ -10,7 +10,7 @@ namespace {
 
 using testing::note;
 using testing::ReduceNetwork;
-using testing::told;
+using testing::sent_notes;
 using testing::World;
 
 Floats all_floats(float value) { return share(std::vector<float>(8, value)); }
@@ -51,15 +51,15 @@ class AFetchedMean : public ::testing::Test {
 
 TEST_F(AFetchedMean, OfACommitIsAskedForOfTheNextWhereItIsAnother) {
   const auto asked = on(note(0, commit_of({0, 2, 3}, all_floats(1), 2), 0, 3));
-  ASSERT_EQ(told<reduce::Want>(asked, 2).size(), 1U);
-  EXPECT_EQ(told<reduce::Want>(asked, 2)[0].sha256, digest_of_floats(all_floats(1)));
+  ASSERT_EQ(sent_notes<reduce::Want>(asked, 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(asked, 2)[0].sha256, digest_of_floats(all_floats(1)));
   const auto other = on(mean_from(2, 3, all_floats(2)));
   EXPECT_TRUE(is_said_of("member 2", other));
-  EXPECT_EQ(told<reduce::Want>(other, 0).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(other, 0).size(), 1U);
   EXPECT_TRUE(on(mean_from(2, 3, all_floats(1))).empty()) << "it is not asked any more";
   (void)on(note(3, commit_of({0, 2, 3}, all_floats(1), 2), 0, 3));
   const auto next = on(note(0, reduce::NotYet{}, 0, 0));
-  EXPECT_TRUE(told<reduce::Want>(next, 2).empty());
+  EXPECT_TRUE(sent_notes<reduce::Want>(next, 2).empty());
   const auto ended = on(mean_from(0, 3, all_floats(1)));
   ASSERT_TRUE(std::holds_alternative<Finished>(ended.back()));
   EXPECT_EQ(std::get<Finished>(ended.back()).mean.values[0], 1.0F);
@@ -69,22 +69,22 @@ TEST_F(AFetchedMean, OfAListThatIsAnotherIsNotHeld) {
   const auto listed = [&](Attempt attempt, Member holder) {
     return on(note(0, standing({0, 2, 3}, all_floats(1), holder), 0, attempt));
   };
-  ASSERT_EQ(told<reduce::Want>(listed(1, 2), 2).size(), 1U);
+  ASSERT_EQ(sent_notes<reduce::Want>(listed(1, 2), 2).size(), 1U);
   const auto other = on(mean_from(2, 1, all_floats(2)));
   EXPECT_TRUE(is_said_of("member 2", other));
-  EXPECT_TRUE(told<reduce::Done>(other, 0).empty());
-  const auto again = told<reduce::Register>(other, 0);
+  EXPECT_TRUE(sent_notes<reduce::Done>(other, 0).empty());
+  const auto again = sent_notes<reduce::Register>(other, 0);
   ASSERT_EQ(again.size(), 1U);
   EXPECT_FALSE(again[0].held);
   ASSERT_TRUE(again[0].blame);
   EXPECT_EQ(again[0].blame->member, 2U);
   // The next list names another who has it.
   const auto same = listed(again[0].attempt, 2);
-  EXPECT_TRUE(told<reduce::Want>(same, 2).empty()) << "it is not asked again";
-  const auto third = told<reduce::Register>(same, 0);
+  EXPECT_TRUE(sent_notes<reduce::Want>(same, 2).empty()) << "it is not asked again";
+  const auto third = sent_notes<reduce::Register>(same, 0);
   ASSERT_EQ(third.size(), 1U);
-  ASSERT_EQ(told<reduce::Want>(listed(third[0].attempt, 3), 3).size(), 1U);
-  const auto done = told<reduce::Done>(on(mean_from(3, 1, all_floats(1))), 0);
+  ASSERT_EQ(sent_notes<reduce::Want>(listed(third[0].attempt, 3), 3).size(), 1U);
+  const auto done = sent_notes<reduce::Done>(on(mean_from(3, 1, all_floats(1))), 0);
   ASSERT_EQ(done.size(), 1U);
   EXPECT_EQ(done[0].sha256, digest_of_floats(all_floats(1)));
 }
@@ -105,8 +105,8 @@ TEST(AllReduceDigest, AnAttemptWithTwoMeansCommitsNone) {
   const auto differ = done(2, 1, 3);
   EXPECT_TRUE(is_said_of("member 1", differ));
   EXPECT_FALSE(is_said_of("member 2", differ));
-  for (const Member m : {1U, 2U}) EXPECT_TRUE(told<reduce::Commit>(differ, m).empty());
-  const auto asks = told<reduce::Ask>(differ, 2);
+  for (const Member m : {1U, 2U}) EXPECT_TRUE(sent_notes<reduce::Commit>(differ, m).empty());
+  const auto asks = sent_notes<reduce::Ask>(differ, 2);
   ASSERT_EQ(asks.size(), 1U);
   ASSERT_GT(asks[0].attempt, 1U);
   // Its own mean stands: it holds it, and so does member 2.
@@ -116,11 +116,11 @@ TEST(AllReduceDigest, AnAttemptWithTwoMeansCommitsNone) {
   };
   (void)enrol(1, 4);
   const auto listed = enrol(2, 3);
-  const auto lists = told<reduce::Standing>(listed, 2);
+  const auto lists = sent_notes<reduce::Standing>(listed, 2);
   ASSERT_EQ(lists.size(), 1U);
   EXPECT_EQ(lists[0].mean.sha256, digest_of_floats(all_floats(3)));
   const auto ended = done(2, asks[0].attempt, 3);
-  const auto commits = told<reduce::Commit>(ended, 1);
+  const auto commits = sent_notes<reduce::Commit>(ended, 1);
   ASSERT_EQ(commits.size(), 1U);
   EXPECT_EQ(commits[0].sha256, digest_of_floats(all_floats(3)));
 }
@@ -128,7 +128,7 @@ TEST(AllReduceDigest, AnAttemptWithTwoMeansCommitsNone) {
 // What the gatherer's list has said of a mean that is held, no other member's commit unsays.
 TEST_F(AFetchedMean, CountsAsTheGathererSaysAndNotAsAnybodySays) {
   (void)on(note(0, standing({0, 1, 2}, all_floats(1), 2), 0, 1));
-  ASSERT_EQ(told<reduce::Done>(on(mean_from(2, 1, all_floats(1))), 0).size(), 1U);
+  ASSERT_EQ(sent_notes<reduce::Done>(on(mean_from(2, 1, all_floats(1))), 0).size(), 1U);
   reduce::Commit commit = commit_of({0, 1, 2}, all_floats(1), 2);
   commit.support = 1;
   EXPECT_TRUE(on(note(3, commit, 0, 1)).empty());
@@ -149,13 +149,13 @@ TEST(AllReduceDigest, ARootWaitsForTheWayDownAsLongAsForTheWayUp) {
     const Progress at = testing::at(exchange);
     std::vector<Action> actions = on(Begin{at, all_floats(3)});
     for (const Member m : {1U, 2U}) actions = on(note(m, reduce::Register{}, exchange, 1));
-    EXPECT_EQ(told<reduce::List>(actions, 2).size(), 1U);
+    EXPECT_EQ(sent_notes<reduce::List>(actions, 2).size(), 1U);
     now += up;
     (void)on(PieceReceived{1, 1, at, 1, place_of(Phase::kUp, 0), all_floats(3)});
     (void)on(PieceReceived{2, 1, at, 1, place_of(Phase::kUp, 1), all_floats(3)});
     now += down;
     const auto waiting = on(Tick{});
-    const auto asks = told<reduce::AskProgress>(waiting);
+    const auto asks = sent_notes<reduce::AskProgress>(waiting);
     ASSERT_EQ(asks.size(), waiting.size())
         << "all may be asked whether they are there, but no other attempt begins";
     const reduce::Done done{digest_of_floats(all_floats(3))};

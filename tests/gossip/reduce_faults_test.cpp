@@ -278,7 +278,7 @@ TEST(AllReduceFaults, WhatIsSlowEnds) {
 }
 
 using testing::note;
-using testing::told;
+using testing::sent_notes;
 
 // It may never come to where it was told that others are, and leads nobody there.
 TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
@@ -308,7 +308,7 @@ TEST(AllReduceFaults, WhoCopiesAModelTellsOnlyWhereItWas) {
 TEST(AllReduceFaults, AGathererThatDoesNotHearUsIsPassedOver) {
   AllReduceMachine machine({}, 1, 1, testing::member_names(3));
   const auto begun = machine.on(Begin{testing::at(3), share({1, 2})}, TimePoint{});
-  ASSERT_EQ(told<reduce::Register>(begun, 0).size(), 1U);
+  ASSERT_EQ(sent_notes<reduce::Register>(begun, 0).size(), 1U);
   const TimePoint later = TimePoint{} + AllReduceOptions{}.answer / 3;
   (void)machine.on(note(0, reduce::Ahead{{0, 2}}, 5, 0), later);
   const auto further = machine.on(note(2, reduce::Ahead{{0, 2}}, 5, 0), later);
@@ -317,11 +317,11 @@ TEST(AllReduceFaults, AGathererThatDoesNotHearUsIsPassedOver) {
   EXPECT_EQ(copies->donors, Members{2});
   (void)machine.on(Copied{}, later);
   const auto answer = machine.on(note(2, reduce::Want{}, 4, 1), later);
-  ASSERT_EQ(told<reduce::Ahead>(answer, 2).size(), 1U);
-  EXPECT_EQ(told<reduce::Ahead>(answer, 2).front().donors, (Members{0, 2}));
+  ASSERT_EQ(sent_notes<reduce::Ahead>(answer, 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Ahead>(answer, 2).front().donors, (Members{0, 2}));
   const auto again = machine.on(Begin{testing::at(5), share({1, 2})}, later);
-  EXPECT_EQ(told<reduce::Register>(again, 0).size(), 0U);
-  EXPECT_EQ(told<reduce::Register>(again, 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Register>(again, 0).size(), 0U);
+  EXPECT_EQ(sent_notes<reduce::Register>(again, 2).size(), 1U);
 }
 
 // A mean that was missed is asked for of one member after the other.
@@ -334,16 +334,16 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
       .members = {0, 1, 3}, .sha256 = sha256(as_bytes(values.values)), .support = 3, .holder = 1};
   const auto asked = machine.on(note(1, commit, 4, 1), now);
   ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(told<reduce::Want>(asked, 1).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(asked, 1).size(), 1U);
   // Meanwhile it takes part in the exchange, in case that nobody has it.
   for (const Member next : {0U, 3U}) {
-    std::vector<testing::Told<reduce::Want>> again;
+    std::vector<testing::SentNote<reduce::Want>> again;
     for (int ticks = 0; again.empty() && ticks < 40; ++ticks) {
       for (const Member m : {0U, 1U, 3U}) {  // all are there
         (void)machine.on(note(m, reduce::Wait{}, 4, 0), now);
       }
       now = *machine.next_deadline();
-      again = told<reduce::Want>(machine.on(Tick{}, now), next);
+      again = sent_notes<reduce::Want>(machine.on(Tick{}, now), next);
     }
     ASSERT_EQ(again.size(), 1U) << next;
   }
@@ -366,7 +366,7 @@ TEST(AllReduceFaults, AWaitForAGathererIsChargedOnce) {
   while (!attempt && now < begun_at + 1min) {
     for (const Member m : {1U, 3U}) (void)machine.on(note(m, reduce::Wait{}, 1, 0), now);
     now += 10ms;
-    const auto registered = told<reduce::Register>(machine.on(Tick{}, now), 1);
+    const auto registered = sent_notes<reduce::Register>(machine.on(Tick{}, now), 1);
     if (!registered.empty()) attempt = registered[0].attempt;
   }
   ASSERT_TRUE(attempt);
@@ -382,7 +382,7 @@ TEST(AllReduceFaults, WhoHearsOfTheNextExchangeAsksForTheMeanOfItsOwn) {
   AllReduceMachine machine({}, 1, 0, testing::member_names(3));
   (void)machine.on(Begin{testing::at(6), share({1, 2})}, TimePoint{});
   const auto sent = machine.on(note(2, reduce::Register{}, 7, 2), TimePoint{});
-  const auto asks = told<reduce::AskProgress>(sent, 2);
+  const auto asks = sent_notes<reduce::AskProgress>(sent, 2);
   ASSERT_EQ(asks.size(), 1U);
   EXPECT_EQ(asks[0].at, testing::at(6));
 }

@@ -15,7 +15,7 @@ namespace starling::collective {
 namespace {
 
 using testing::note;
-using testing::told;
+using testing::sent_notes;
 
 const std::vector<float> kInput = {1, 2, 3, 4, 5, 6, 7, 8};
 
@@ -144,7 +144,7 @@ NoteReceived commit(Member from, std::uint32_t attempt, std::vector<Member> memb
 TEST(AllReduceHostile, WhoLacksAMeanSaysSo) {
   AllReduceMachine machine = in_attempt();
   const auto answer =
-      told<reduce::NotYet>(machine.on(note(3, reduce::Want{}, 0, 9), TimePoint{}), 3);
+      sent_notes<reduce::NotYet>(machine.on(note(3, reduce::Want{}, 0, 9), TimePoint{}), 3);
   ASSERT_EQ(answer.size(), 1U);
   EXPECT_EQ(answer[0].attempt, 9U);
 }
@@ -155,15 +155,17 @@ TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
   const auto not_yet = [&](Member from, std::uint32_t attempt) {
     return machine.on(note(from, reduce::NotYet{}, 0, attempt), TimePoint{});
   };
-  EXPECT_EQ(told<reduce::Want>(machine.on(commit(3, 12, {0, 2, 3}, 3), TimePoint{}), 3).size(), 1U);
+  EXPECT_EQ(
+      sent_notes<reduce::Want>(machine.on(commit(3, 12, {0, 2, 3}, 3), TimePoint{}), 3).size(), 1U);
   EXPECT_TRUE(not_yet(0, 12).empty());  // it was not asked
-  EXPECT_EQ(told<reduce::Want>(not_yet(3, 12), 0).size(), 1U);
-  EXPECT_EQ(told<reduce::Want>(not_yet(0, 12), 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(not_yet(3, 12), 0).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(not_yet(0, 12), 2).size(), 1U);
   EXPECT_TRUE(not_yet(2, 12).empty());
   EXPECT_TRUE(machine.on(commit(3, 16, {0, 2, 3}, 0), TimePoint{}).empty());
   EXPECT_EQ(machine.on(piece(0, 1, place_of(Phase::kScatter, 0), 2), TimePoint{}).size(), 1U);
   // Of another it is believed, and then its mean comes.
-  EXPECT_EQ(told<reduce::Want>(machine.on(commit(2, 3, {0, 2, 3}, 2), TimePoint{}), 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Want>(machine.on(commit(2, 3, {0, 2, 3}, 2), TimePoint{}), 2).size(),
+            1U);
   PieceReceived mean = piece(2, 3, place_of(Phase::kResult, 0), kInput.size());
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, TimePoint{}).back()));
 }
@@ -172,15 +174,15 @@ TEST(AllReduceHostile, ACommitOfAMeanThatNobodyHasCostsNothing) {
 TEST(AllReduceHostile, ACommitOfOneMemberDoesNotTakeThePlaceOfRegistrations) {
   AllReduceMachine machine(ring(), 1, 0, testing::member_names(4));
   const auto tell = [&](const NoteReceived& told) { return machine.on(told, TimePoint{}); };
-  EXPECT_TRUE(told<reduce::Commit>(tell(note(1, reduce::Register{}, 0, 1)), 1).empty());
+  EXPECT_TRUE(sent_notes<reduce::Commit>(tell(note(1, reduce::Register{}, 0, 1)), 1).empty());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(told<reduce::Commit>(tell(commit(3, 12, {0, 2, 3}, 3)), 1).empty());
+    EXPECT_TRUE(sent_notes<reduce::Commit>(tell(commit(3, 12, {0, 2, 3}, 3)), 1).empty());
   }
-  EXPECT_TRUE(told<reduce::Commit>(tell(note(2, reduce::Register{}, 0, 1)), 2).empty());
-  EXPECT_TRUE(told<reduce::Commit>(tell(commit(2, 3, {1, 2, 3}, 2)), 1).empty());
+  EXPECT_TRUE(sent_notes<reduce::Commit>(tell(note(2, reduce::Register{}, 0, 1)), 2).empty());
+  EXPECT_TRUE(sent_notes<reduce::Commit>(tell(commit(2, 3, {1, 2, 3}, 2)), 1).empty());
   // Of two it is believed.
-  EXPECT_EQ(told<reduce::Commit>(tell(commit(1, 3, {1, 2, 3}, 2)), 2).size(), 1U);
-  EXPECT_EQ(told<reduce::Commit>(tell(note(3, reduce::Register{}, 0, 1)), 3).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Commit>(tell(commit(1, 3, {1, 2, 3}, 2)), 2).size(), 1U);
+  EXPECT_EQ(sent_notes<reduce::Commit>(tell(note(3, reduce::Register{}, 0, 1)), 3).size(), 1U);
 }
 
 // Member 1 of 4 waits for the list of gatherer 0, which tells it anything but a list.
@@ -214,9 +216,9 @@ TEST(AllReduceHostile, ANumberFarAheadIsFollowedWhereAMajorityIs) {
   const std::uint32_t far = 1 + 3 + 100 * 4;  // of member 3
   EXPECT_TRUE(machine.on(note(2, reduce::Ask{}, 0, far), TimePoint{}).empty());
   EXPECT_TRUE(machine.on(note(0, reduce::Ask{}, 0, far), TimePoint{}).empty());
-  EXPECT_EQ(
-      told<reduce::Register>(machine.on(note(3, reduce::Ask{}, 0, far), TimePoint{}), 3).size(),
-      1U);
+  EXPECT_EQ(sent_notes<reduce::Register>(machine.on(note(3, reduce::Ask{}, 0, far), TimePoint{}), 3)
+                .size(),
+            1U);
 }
 
 // It would be charged for leaving, and not the one that asked it to.
@@ -224,8 +226,8 @@ TEST(AllReduceHostile, WhoReducesLeavesForItsGathererOrAnotherAlone) {
   for (const Member from : {0U, 2U, 3U}) {
     AllReduceMachine machine = in_attempt();
     const auto sent = machine.on(note(from, reduce::Ask{}, 0, 1 + 4), TimePoint{});
-    EXPECT_EQ(told<reduce::Register>(sent, 0).size(), from == 0 ? 1U : 0U) << from;
-    EXPECT_EQ(told<reduce::Wait>(sent, from).size(), from == 0 ? 0U : 1U) << from;
+    EXPECT_EQ(sent_notes<reduce::Register>(sent, 0).size(), from == 0 ? 1U : 0U) << from;
+    EXPECT_EQ(sent_notes<reduce::Wait>(sent, from).size(), from == 0 ? 0U : 1U) << from;
   }
 }
 

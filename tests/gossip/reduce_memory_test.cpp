@@ -13,7 +13,7 @@ namespace {
 
 using testing::note;
 using testing::ReduceNetwork;
-using testing::told;
+using testing::sent_notes;
 using testing::World;
 
 std::uint64_t memory_seeds() {
@@ -30,13 +30,13 @@ TEST(AllReduceMemory, WhoGivesUpACopyHoldsTheMeanThatItHeld) {
   (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
   (void)machine.on(note(0, reduce::List{{0, 1}}, 0, 1), now);
   const PieceReceived mean{0, 1, testing::at(0), 1, place_of(Phase::kDown, 0), share({3, 4})};
-  ASSERT_EQ(told<reduce::Done>(machine.on(mean, now)).size(), 1U);
+  ASSERT_EQ(sent_notes<reduce::Done>(machine.on(mean, now)).size(), 1U);
   now += std::chrono::seconds(1);
   (void)machine.on(note(0, reduce::Ahead{{0, 2}}, 5, 0), now);
   const auto further = machine.on(note(2, reduce::Ahead{{0, 2}}, 5, 0), now);
   ASSERT_TRUE(std::holds_alternative<CatchUp>(further.back()));
   const auto again = machine.on(Begin{testing::at(0), share({1, 2})}, now);
-  const auto registrations = told<reduce::Register>(again);
+  const auto registrations = sent_notes<reduce::Register>(again);
   ASSERT_EQ(registrations.size(), 1U);
   EXPECT_GT(registrations[0].attempt, 1U);
   ASSERT_TRUE(registrations[0].held);
@@ -69,14 +69,40 @@ TEST(AllReduceMemory, AListWithAMemberThatForgotItIsGivenUp) {
   (void)machine.on(Begin{testing::at(0), share({1, 2})}, now);
   (void)machine.on(note(1, reduce::Register{}, 0, 1), now);
   const auto listed = machine.on(note(2, reduce::Register{}, 0, 1), now);
-  ASSERT_EQ(told<reduce::List>(listed).size(), 2U);
+  ASSERT_EQ(sent_notes<reduce::List>(listed).size(), 2U);
   const auto again = machine.on(note(1, reduce::Register{}, 0, 1), now);
-  EXPECT_EQ(told<reduce::List>(again).size(), 1U) << "its list was lost";
+  EXPECT_EQ(sent_notes<reduce::List>(again).size(), 1U) << "its list was lost";
   const auto asked = machine.on(note(1, reduce::Register{.fresh = true}, 0, 1), now);
-  EXPECT_TRUE(told<reduce::List>(asked).empty());
-  const auto asks = told<reduce::Ask>(asked);
+  EXPECT_TRUE(sent_notes<reduce::List>(asked).empty());
+  const auto asks = sent_notes<reduce::Ask>(asked);
   ASSERT_FALSE(asks.empty());
   EXPECT_GT(asks[0].attempt, 1U);
+}
+
+// Member 0 of 4 gathers for the others before it begins. Its list came to nothing, and they
+// register again: in one attempt there would be two means.
+TEST(AllReduceMemory, AnAttemptIsGivenNoSecondList) {
+  AllReduceMachine machine({}, 1, 0, testing::member_names(4));
+  TimePoint now{};
+  std::size_t lists = 0;
+  const auto tick_until_it_is_given_up = [&] {
+    for (auto due = machine.next_deadline(); due; due = machine.next_deadline()) {
+      now = std::max(now, *due);
+      for (const auto& list : sent_notes<reduce::List>(machine.on(Tick{}, now))) {
+        if (list.attempt == 1) ++lists;
+      }
+    }
+  };
+  for (const Member m : {1U, 2U, 3U}) (void)machine.on(note(m, reduce::Register{}, 0, 1), now);
+  tick_until_it_is_given_up();
+  ASSERT_EQ(lists, 3U);
+  for (const Member m : {1U, 2U, 3U}) {
+    const auto asks = sent_notes<reduce::Ask>(machine.on(note(m, reduce::Register{}, 0, 1), now));
+    ASSERT_EQ(asks.size(), 1U);
+    EXPECT_GT(asks[0].attempt, 1U);
+  }
+  tick_until_it_is_given_up();
+  EXPECT_EQ(lists, 3U);
 }
 
 World quick_world(std::size_t members, Exchange exchanges, std::uint64_t seed) {

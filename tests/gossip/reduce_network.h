@@ -29,17 +29,17 @@ inline NoteReceived note(Member from, reduce::What what, Exchange exchange, Atte
   return {from, {.epoch = 1, .at = at(exchange), .attempt = attempt, .what = std::move(what)}};
 }
 
-// What a member is told, and about which attempt.
+// A note that a machine sends, to whom, and about which attempt.
 template <class What>
-struct Told : What {
+struct SentNote : What {
   Member to = 0;
   Progress at;
   Attempt attempt = 0;
 };
 template <class What>
-std::vector<Told<What>> told(const std::vector<Action>& actions,
-                             std::optional<Member> to = std::nullopt) {
-  std::vector<Told<What>> all;
+std::vector<SentNote<What>> sent_notes(const std::vector<Action>& actions,
+                                       std::optional<Member> to = std::nullopt) {
+  std::vector<SentNote<What>> all;
   for (const Action& action : actions) {
     const auto* const sent = std::get_if<SendNote>(&action);
     if (sent == nullptr || sent->to != to.value_or(sent->to)) continue;

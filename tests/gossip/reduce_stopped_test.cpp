@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::at;
 using testing::note;
-using testing::told;
+using testing::sent_notes;
 
 // Member `self` of as many as have links to it, in exchange 0.
 AllReduceMachine begun(Member self, std::size_t members) {
@@ -30,9 +30,10 @@ TEST(AStoppedMember, ReadsRegistrationsBeforeItClosesItsList) {
   TimePoint now{};
   for (const Member m : {1U, 2U}) (void)gatherer.on(note(m, reduce::Register{}, 0, 1), now);
   now += 60s;
-  EXPECT_TRUE(told<reduce::List>(gatherer.on(Tick{}, now)).empty());
+  EXPECT_TRUE(sent_notes<reduce::List>(gatherer.on(Tick{}, now)).empty());
   (void)gatherer.on(note(3, reduce::Register{}, 0, 1), now);
-  const auto lists = told<reduce::List>(gatherer.on(note(4, reduce::Register{}, 0, 1), now), 1);
+  const auto lists =
+      sent_notes<reduce::List>(gatherer.on(note(4, reduce::Register{}, 0, 1), now), 1);
   ASSERT_EQ(lists.size(), 1U);
   EXPECT_EQ(lists[0].members, (Members{0, 1, 2, 3, 4}));
 }
@@ -71,7 +72,7 @@ TEST(AStoppedMember, LeavesAnAttemptAlsoWhenItIsAlwaysLate) {
     bool has_left = false;
     while (!has_left && now < TimePoint{} + 60s) {
       now = std::max(now, *member.next_deadline() + late);
-      for (const auto& ask : told<reduce::Ask>(member.on(Tick{}, now))) {  // it gathers
+      for (const auto& ask : sent_notes<reduce::Ask>(member.on(Tick{}, now))) {  // it gathers
         has_left = has_left || ask.attempt > 1;
       }
       for (const Member m : {0U, 2U, 3U}) (void)member.on(note(m, reduce::Wait{}, 0, 0), now);
@@ -85,7 +86,7 @@ TEST(AStoppedMember, AsksOnceBeforeItCallsOthersSilent) {
   TimePoint now = TimePoint{} + 60s;
   std::size_t questions = 0;
   while (!member.is_silent(2) && now < TimePoint{} + 120s) {
-    questions += told<reduce::AskProgress>(member.on(Tick{}, now), 2).size();
+    questions += sent_notes<reduce::AskProgress>(member.on(Tick{}, now), 2).size();
     now = std::max(now, *member.next_deadline());
   }
   EXPECT_TRUE(member.is_silent(2));

@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"push_sum", "push-sum", "exponential", reliable},
                       Case{"push_sum_lossy", "push-sum", "exponential", lossy},
                       Case{"push_sum_churning", "push-sum", "exponential", churning}),
-    [](const auto& course) { return std::string(course.param.name); });
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(Simulations, AreTheSameOnAnyNumberOfThreads) {
   NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);

@@ -713,6 +713,36 @@ TEST(ExchangeMachine, ALyingGreetingMovesNobody) {
   }
 }
 
+// Two that agree are believed as far as they may have come since all were in step: 16 times as fast
+// as exchanges go, and a little further.
+TEST(ExchangeMachine, TwoLiarsMoveOthersNoFurtherThanTheTimeExplains) {
+  constexpr double kLieAt = 4, kLookAt = 4.5;
+  constexpr double kPhaseLeast = 0.025;
+  for (std::uint64_t seed = 0; seed < seeds(12); ++seed) {
+    auto of = world(seed, 10'000);
+    of.members = 8;
+    of.seconds_max = 5;
+    ExchangeNetwork network(of);
+    for (double when = kLieAt; when < kLookAt; when += 0.05) {
+      for (const Member liar : {3U, 4U}) {
+        network.after(when, [&, liar] { network.lie(liar, 10'000); });
+      }
+    }
+    bool has_looked = false;
+    network.after(kLookAt, [&] {
+      has_looked = true;
+      for (Member member = 0; member < 8; ++member) {
+        const double honest = kLookAt / kPhaseLeast;
+        const double explained = 16 * (kLookAt - kLieAt + 0.1) / kPhaseLeast + 8 + 2 * 8;
+        EXPECT_LE(static_cast<double>(network.exchange(member)), honest + explained)
+            << seed << " " << of.topology << " member " << member;
+      }
+    });
+    (void)network.run();  // not to the end
+    ASSERT_TRUE(has_looked);
+  }
+}
+
 // Nor where it is the first that anybody hears, sends nothing else, and exchanges take many times
 // the training in them: its neighbours hear all of their others in no exchange.
 TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {

@@ -17,11 +17,12 @@ using identity::CertificateAuthority;
 using identity::Role;
 using sim::ProcessCrash;
 
-// Keys and certificates cost more than a small run: made once a test program.
+// Keys and certificates cost more than a small run: made once a test program. Of a fixed time: a run
+// is named after when it began, and groups and graphs are drawn by that name.
 class Identities {
  public:
   Identities()
-      : now_(SystemClock().wall_now()),
+      : now_(*parse_rfc3339("2026-01-01T00:00:00Z")),
         authority_(*CertificateAuthority::make({.federation = "kitchen"}, now_)),
         issuer_(coordinator("coordinator")),
         deputy_(coordinator("deputy")) {}

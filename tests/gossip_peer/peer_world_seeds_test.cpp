@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random networks of peers in virtual time: under loss of links, kills, freezes, failing disks,
-// wrong clocks, revocations and changing rosters nobody hangs, and what ends is what the algorithm
-// says.
+// Random networks of peers in virtual time: under loss of links, splits, kills, freezes, failing
+// disks, wrong clocks, revocations and changing rosters nobody hangs, and what ends is what the
+// algorithm says.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,11 +74,71 @@ std::uint32_t drawn_size(Rng& rng, std::uint64_t seed, const Kind& kind) {
   return static_cast<std::uint32_t>(5 + rng.below(seed % 10 == 0 ? 12 : 4));
 }
 
+// Splits a network for some time, again and again: its members are in two or three parts, and
+// nothing passes from one to another. Their connections look whole at first, or are broken at once.
+class Splits {
+ public:
+  Splits(PeerWorld& world, std::uint64_t seed, Duration until)
+      : world_(world), rng_({.seed = seed, .purpose = Purpose::kTest, .round = 3}), until_(until) {
+    world_.at(drawn(20s), [this] { split(); });
+    world_.at(until, [this] { end(); });
+  }
+  bool are_apart(std::size_t a, std::size_t b) const {
+    return !parts_.empty() && parts_[a] != parts_[b];
+  }
+  // The issuer is in the first part.
+  bool is_reached_by_issuer(std::size_t index) const {
+    return parts_.empty() || parts_[index] == 0;
+  }
+
+ private:
+  Duration drawn(Duration most) {
+    return Duration(
+        static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(most.count()))));
+  }
+  void later(Duration time, void (Splits::*event)()) {
+    world_.scheduler.schedule(world_.scheduler.now() + time, [this, event] { (this->*event)(); });
+  }
+  template <class Event>
+  void for_all_apart(const Event& event) {
+    for (std::size_t a = 0; a < world_.peers.size(); ++a) {
+      for (std::size_t b = 0; b < world_.peers.size(); ++b) {
+        if (are_apart(a, b)) event(world_.peers[a]->name, world_.peers[b]->name);
+      }
+    }
+  }
+
+  void split() {
+    if (world_.scheduler.now() >= TimePoint{} + until_) return;
+    const std::uint64_t parts = 2 + rng_.below(2);
+    for (std::size_t i = 0; i < world_.peers.size(); ++i) parts_.push_back(rng_.below(parts));
+    const bool breaks = rng_.below(2) == 0;
+    for_all_apart([this, breaks](const std::string& a, const std::string& b) {
+      world_.network.cut(a, b);
+      if (breaks) world_.network.reset(a, b);
+    });
+    later(3s + drawn(rng_.below(4) == 0 ? Duration(80s) : Duration(30s)), &Splits::end);
+  }
+  void end() {
+    for_all_apart([this](const auto& a, const auto& b) { world_.network.mend(a, b); });
+    parts_.clear();
+    later(drawn(20s), &Splits::split);
+  }
+
+  PeerWorld& world_;
+  Rng rng_;
+  Duration until_;
+  std::vector<std::uint64_t> parts_;  // of each peer; empty: the network is whole
+};
+
 // Injects faults for some time, drawn from a seed.
 class Faults {
  public:
-  Faults(PeerWorld& world, std::uint64_t seed, Duration until)
-      : world_(world), rng_({.seed = seed, .purpose = Purpose::kTest, .round = 1}) {
+  // `splits`, which may be null, is asked about ways and must outlive it.
+  Faults(PeerWorld& world, std::uint64_t seed, Duration until, const Splits* splits)
+      : world_(world),
+        rng_({.seed = seed, .purpose = Purpose::kTest, .round = 1}),
+        splits_(splits) {
     for (Duration time = drawn(3s); time < until; time += drawn(6s)) {
       world_.at(time, [this] { inject(); });
     }
@@ -99,7 +159,8 @@ class Faults {
         static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(most.count()))));
   }
   std::size_t random_peer() { return rng_.below(world_.peers.size()); }
-  const std::string& random_name() { return world_.peers[random_peer()]->name; }
+  const std::string& name(std::size_t index) const { return world_.peers[index]->name; }
+  const std::string& random_name() { return name(random_peer()); }
   void later(Duration time, std::function<void()> event) {
     world_.scheduler.schedule(world_.scheduler.now() + time, std::move(event));
   }
@@ -110,9 +171,9 @@ class Faults {
       case 1:
         return kill();
       case 2:
-        return cut(random_name(), random_name(), drawn(40s));  // one way
+        return cut(random_peer(), random_peer(), drawn(40s));  // one way
       case 3:
-        return cut_both(random_name(), random_name(), drawn(40s));
+        return cut_both(random_peer(), random_peer(), drawn(40s));
       case 4:
         return isolate();
       case 5:
@@ -163,18 +224,21 @@ class Faults {
     world_.slow[way] = static_cast<int>(10 + rng_.below(200));
     later(drawn(40s), [this, way] { world_.slow.erase(way); });
   }
-  void cut(const std::string& from, const std::string& to, Duration away) {
-    world_.network.cut(from, to);
-    later(away, [this, from, to] { world_.network.mend(from, to); });
+  void cut(std::size_t from, std::size_t to, Duration away) {
+    world_.network.cut(name(from), name(to));
+    later(away, [this, from, to] {
+      const bool is_split = splits_ != nullptr && splits_->are_apart(from, to);
+      if (!is_split) world_.network.mend(name(from), name(to));
+    });
   }
-  void cut_both(const std::string& a, const std::string& b, Duration away) {
+  void cut_both(std::size_t a, std::size_t b, Duration away) {
     cut(a, b, away);
     cut(b, a, away);
   }
   void isolate() {
-    const std::string lone = random_name();
+    const std::size_t lone = random_peer();
     const Duration away = drawn(rng_.below(4) == 0 ? Duration(150s) : Duration(40s));
-    for (const auto& peer : world_.peers) cut_both(lone, peer->name, away);
+    for (std::size_t i = 0; i < world_.peers.size(); ++i) cut_both(lone, i, away);
   }
   void disturb_disk() {
     constexpr Fault kFaults[] = {Fault::kFailedSync, Fault::kFull, Fault::kCrashBefore,
@@ -245,12 +309,14 @@ class Faults {
   // Its issuer does not reach everybody.
   void give_to_most(const identity::SignedRoster& roster) {
     for (std::size_t i = 0; i < world_.peers.size(); ++i) {
-      if (rng_.below(3) > 0) world_.give(i, roster);
+      const bool is_reached = splits_ == nullptr || splits_->is_reached_by_issuer(i);
+      if (rng_.below(3) > 0 && is_reached) world_.give(i, roster);
     }
   }
 
   PeerWorld& world_;
   Rng rng_;
+  const Splits* splits_;
   bool revoked_ = false;  // the deputy's key
 };
 
@@ -430,14 +496,17 @@ void give_last_roster(PeerWorld& world, const identity::SignedRoster& last,
   }
 }
 
+bool is_without_faults(std::uint64_t seed) { return seed % 12 == 5; }
+
 // Whatever faults there were: once all peers run, all ways are open and the last roster is known, a
 // network finishes.
-void survive(std::uint64_t seed) {
+void survive(std::uint64_t seed, bool is_split) {
   Rng rng({.seed = seed, .purpose = Purpose::kTest, .round = 2});
   const Kind kind = drawn_kind(rng, seed);
   const std::uint32_t peers = drawn_size(rng, seed, kind);
-  SCOPED_TRACE(fmt::format("seed {}: {} on {} of {}", seed, kind.algorithm, kind.topology, peers));
-  if (seed % 12 == 5) return keep_to_the_algorithm(seed, kind, peers);
+  SCOPED_TRACE(fmt::format("seed {}: {} on {} of {}{}", seed, kind.algorithm, kind.topology, peers,
+                           is_split ? ", with splits" : ""));
+  if (is_without_faults(seed)) return keep_to_the_algorithm(seed, kind, peers);
   auto options = network_of(kind, peers);
   const std::string_view algorithm = kind.algorithm;
   // Accelerated mixing goes beyond what there was.
@@ -451,7 +520,9 @@ void survive(std::uint64_t seed) {
   world.start_all();
   world.publish(world.roster(1));
   constexpr Duration kFaultsUntil = 90s;
-  Faults faults(world, seed, kFaultsUntil);
+  std::optional<Splits> splits;
+  if (is_split) splits.emplace(world, seed, kFaultsUntil);
+  Faults faults(world, seed, kFaultsUntil, splits ? &*splits : nullptr);
   world.at(kFaultsUntil, [] {});
   const TimePoint end = TimePoint{} + kFaultsUntil;
   world.run_until([&] { return world.scheduler.now() >= end; }, 2 * kFaultsUntil, "time passes");
@@ -497,24 +568,31 @@ void survive(std::uint64_t seed) {
 // Seeds in a process; STARLING_SEEDS=FROM-TO runs others, in the first of them.
 constexpr std::uint64_t kSeedsAtATime = 50;
 
-class PeerWorldSeeds : public ::testing::TestWithParam<std::uint64_t> {};
+class PeerWorldSeeds : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  void survive_all(bool is_split) {
+    std::uint64_t from = GetParam() * kSeedsAtATime + 1;
+    std::uint64_t to = from + kSeedsAtATime - 1;
+    if (const char* const said = std::getenv("STARLING_SEEDS")) {
+      if (GetParam() > 0) GTEST_SKIP() << "the seeds that are asked for run in the first";
+      ASSERT_EQ(std::sscanf(said, "%lu-%lu", &from, &to), 2);
+    }
+    for (std::uint64_t seed = from; seed <= to; ++seed) {
+      // Those without faults have no splits either.
+      if (!is_split || !is_without_faults(seed)) survive(seed, is_split);
+      if (HasFailure()) return;  // the first is what its seed repeats
+    }
+  }
+};
 
-TEST_P(PeerWorldSeeds, FinishAfterFaults) {
-  std::uint64_t from = GetParam() * kSeedsAtATime + 1;
-  std::uint64_t to = from + kSeedsAtATime - 1;
-  if (const char* const said = std::getenv("STARLING_SEEDS")) {
-    if (GetParam() > 0) GTEST_SKIP() << "the seeds that are asked for run in the first";
-    ASSERT_EQ(std::sscanf(said, "%lu-%lu", &from, &to), 2);
-  }
-  for (std::uint64_t seed = from; seed <= to; ++seed) {
-    survive(seed);
-    if (HasFailure()) return;  // the first is what its seed repeats
-  }
-}
+TEST_P(PeerWorldSeeds, FinishAfterFaults) { survive_all(false); }
+
+// The same seeds and faults again, and splits of the whole network among them.
+TEST_P(PeerWorldSeeds, FinishAfterSplits) { survive_all(true); }
 
 // Found beyond those that run each time.
 TEST(PeerWorldSeed, AtWhichSomethingWasFoundPasses) {
-  for (const std::uint64_t seed : {9200U}) survive(seed);
+  for (const std::uint64_t seed : {9200U}) survive(seed, false);
 }
 
 // In the optimised build all of them; under sanitizers, which take ten times as long, the first.
