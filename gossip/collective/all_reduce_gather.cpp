@@ -45,6 +45,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     const Member gatherer = current_->promised == 0 ? self_ : current_->gatherer();
     if (current_->run && gatherer != self_ && !liveness_.is_lost(gatherer, now_)) {
       current_->bounds.put_off(attempt);
+      askers_.insert(from);
       return send(from, at, 0, reduce::Wait{});
     }
     if (!current_->bounds.follows(from, attempt, current_->promised)) return;
