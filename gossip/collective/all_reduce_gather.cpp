@@ -41,9 +41,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     return send(from, at, 0, reduce::Wait{});
   }
   if (current_ && attempt > current_->promised) {
-    // Where we reduce for another gatherer, we would be charged for leaving.
-    const Member gatherer = current_->promised == 0 ? self_ : current_->gatherer();
-    if (current_->run && gatherer != self_ && !liveness_.is_lost(gatherer, now_)) {
+    if (current_->run && !may_leave_for(from, attempt)) {
       current_->bounds.put_off(attempt);
       askers_.insert(from);
       return send(from, at, 0, reduce::Wait{});
