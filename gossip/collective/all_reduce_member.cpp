@@ -44,6 +44,12 @@ bool AllReduceMachine::may_leave_for(Member asker, Attempt attempt) const {
   return c.waits_for_list() && is_late;
 }
 
+// It is told how the exchange ends: who gathers it may not be in its reach.
+void AllReduceMachine::put_off(Member asker, Attempt attempt) {
+  if (current_) current_->bounds.put_off(attempt);
+  askers_.insert(asker);
+}
+
 // For an attempt that was put off, once our gatherer is lost.
 std::optional<TimePoint> AllReduceMachine::leaves_gatherer_at() const {
   if (!current_ || current_->promised == 0 || current_->gatherer() == self_) return std::nullopt;
@@ -376,8 +382,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     }
     const bool has_left = is_awaited_here(from);
     if (!may_leave_for(from, attempt)) {
-      current_->bounds.put_off(attempt);
-      askers_.insert(from);
+      put_off(from, attempt);
     } else if (current_->bounds.follows(from, attempt, current_->promised)) {
       const auto led_by = owner(attempt) == from ? std::nullopt : std::optional(owner(attempt));
       if (has_left) charge_leaving(from, led_by);
