@@ -35,25 +35,20 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
     return send(from, at, next_attempt(self_), reduce::Ask{});
   }
   const bool leaves_list = gather_ && gather_->list() != nullptr && attempt > gather_->attempt();
+  const bool moves_us = current_ && attempt > current_->promised;
   // Those who reduce can end without it.
-  if (leaves_list && !is_awaited_here(from)) {
-    if (current_) current_->bounds.put_off(attempt);
+  const bool may_move = leaves_list ? is_awaited_here(from)
+                                    : !moves_us || !current_->run || may_leave_for(from, attempt);
+  if (!may_move) {
+    put_off(from, attempt);
     return send(from, at, 0, reduce::Wait{});
   }
-  if (current_ && attempt > current_->promised) {
-    // Where we reduce for another gatherer, we would be charged for leaving.
-    const Member gatherer = current_->promised == 0 ? self_ : current_->gatherer();
-    if (current_->run && gatherer != self_ && !liveness_.is_lost(gatherer, now_)) {
-      current_->bounds.put_off(attempt);
-      return send(from, at, 0, reduce::Wait{});
-    }
-    if (!current_->bounds.follows(from, attempt, current_->promised)) return;
-  }
+  if (moves_us && !current_->bounds.follows(from, attempt, current_->promised)) return;
   if (leaves_list) {
     charge_leaving(from, accused);
     if (history_.is_left_out(at, from)) return begin_again(self_);
   }
-  if (current_ && attempt > current_->promised) follow(from, attempt);
+  if (moves_us) follow(from, attempt);
   Gathering& gather = open_gather(at, attempt);
   if (gather.attempt() > attempt) return send(from, at, gather.attempt(), reduce::Ask{});
   if (const SentList* const list = gather.list()) {

@@ -120,7 +120,9 @@ void AllReduceMachine::handle(Begin& begin) {
   }
   // Somebody registered here already: the others are asked to come.
   if (gather_) return take_part_in(gather_->attempt());
-  take_part_in(next_attempt(is_no_use ? gatherer_after(gatherer_) : gatherer_));
+  // Past that of a gatherer that is of no use: the other one may take part in it.
+  const Attempt first = next_attempt(gatherer_);
+  take_part_in(is_no_use ? attempt_after(first, gatherer_after(gatherer_)) : first);
 }
 
 void AllReduceMachine::handle(LinkUp& event) {

@@ -96,6 +96,8 @@ class AllReduceMachine final : public Reducer {
   void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void take_part_in(Attempt attempt);
   void follow(Member asker, Attempt attempt);
+  bool may_leave_for(Member asker, Attempt attempt) const;
+  void put_off(Member asker, Attempt attempt);
   std::optional<TimePoint> leaves_gatherer_at() const;
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);

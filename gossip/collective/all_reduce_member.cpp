@@ -31,6 +31,25 @@ void AllReduceMachine::follow(Member asker, Attempt attempt) {
   if (!is_told) send(former, c.at, attempt, reduce::Ask{});
 }
 
+// Whether the attempt at hand is left at once because `asker` wants another one. Our gatherer waits
+// for us, and would charge us. In a group members may have barred different gatherers: they leave
+// for any that asks, and so come together.
+bool AllReduceMachine::may_leave_for(Member asker, Attempt attempt) const {
+  const Participation& c = *current_;
+  if (c.promised == 0 || is_awaited_here(asker)) return true;
+  if (options_.any_mean && asker == owner(attempt)) return true;
+  if (c.gatherer() == self_) return !c.run;
+  if (c.gatherer() == asker || liveness_.is_lost(c.gatherer(), now_)) return true;
+  const bool is_late = options_.any_mean || now_ >= c.promised_at + options_.answer / 2;
+  return c.waits_for_list() && is_late;
+}
+
+// It is told how the exchange ends: who gathers it may not be in its reach.
+void AllReduceMachine::put_off(Member asker, Attempt attempt) {
+  if (current_) current_->bounds.put_off(attempt);
+  askers_.insert(asker);
+}
+
 // For an attempt that was put off, once our gatherer is lost.
 std::optional<TimePoint> AllReduceMachine::leaves_gatherer_at() const {
   if (!current_ || current_->promised == 0 || current_->gatherer() == self_) return std::nullopt;
@@ -41,7 +60,9 @@ std::optional<TimePoint> AllReduceMachine::leaves_gatherer_at() const {
 // After an attempt that came to nothing.
 void AllReduceMachine::try_again_with(Member gatherer) {
   ++current_->failed[current_->gatherer()];
-  take_part_in(std::max(next_attempt(gatherer), current_->bounds.later()));
+  const Attempt later = current_->bounds.later();  // others may be there
+  const bool is_asked = later > current_->promised && may_gather(owner(later));
+  take_part_in(is_asked ? later : next_attempt(gatherer));
 }
 
 void AllReduceMachine::promise(Attempt attempt) {
@@ -359,11 +380,10 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
       if (current_->joined < attempt) report_again();
       return;
     }
-    // Who reduces leaves for its gatherer, or for another one; a gatherer with one that it lists.
     const bool has_left = is_awaited_here(from);
-    const bool may_move =
-        !current_->run || from == owner(attempt) || from == current_->gatherer() || has_left;
-    if (may_move && current_->bounds.follows(from, attempt, current_->promised)) {
+    if (!may_leave_for(from, attempt)) {
+      put_off(from, attempt);
+    } else if (current_->bounds.follows(from, attempt, current_->promised)) {
       const auto led_by = owner(attempt) == from ? std::nullopt : std::optional(owner(attempt));
       if (has_left) charge_leaving(from, led_by);
       if (!history_.is_barred(owner(attempt))) return follow(from, attempt);

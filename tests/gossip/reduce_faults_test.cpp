@@ -430,6 +430,48 @@ TEST(AllReduceFaults, ASilentLinkOrMemberIsWaitedForOnce) {
   }
 }
 
+// Whoever gathers, also the last member, whose first attempt has the highest number. The member at
+// the other end takes the means of the others, and copies a model only while it notices.
+TEST(AllReduceFaults, ASilentLinkWithAnyGathererIsWaitedForOnce) {
+  constexpr Member kMembers = 5;
+  constexpr Exchange kExchanges = 280;
+  for (Member gatherer = 0; gatherer < kMembers; ++gatherer) {
+    for (Member other = 0; other < kMembers; ++other) {
+      if (other == gatherer) continue;
+      for (const bool to : {true, false}) {
+        for (const bool from : {true, false}) {
+          if (!to && !from) continue;
+          SCOPED_TRACE(::testing::Message() << gatherer << ", " << other << (to ? " to" : "")
+                                            << (from ? " from" : "") << " the gatherer");
+          World world{.members = kMembers, .exchanges = kExchanges};
+          world.spread = 0.2;
+          world.options.stragglers = {.min = std::chrono::seconds(2)};
+          ReduceNetwork network(world);
+          for (Member m = 0; gatherer != 0 && m < kMembers; ++m) {
+            const Note ask{.attempt = gatherer + 1, .what = reduce::Ask{}};
+            network.tell(m == 0 ? gatherer : 0, m, ask);
+          }
+          network.after(10, [&] {
+            if (to) network.hold(other, gatherer, 40);
+            if (from) network.hold(gatherer, other, 40);
+          });
+          ASSERT_EQ(network.run(), "") << network.trace();
+          ASSERT_EQ(network.wrong_results(), "");
+          std::size_t slow = 0;
+          for (const double seconds : network.exchange_seconds()) {
+            // Rarely members go to two attempts after the first deadline, and wait for another.
+            EXPECT_LT(seconds, 6.5);
+            slow += seconds > 1 ? 1 : 0;
+          }
+          EXPECT_LE(slow, 3U);
+          EXPECT_LE(network.catch_ups(other).size(), 8U);
+          EXPECT_EQ(network.finished(gatherer).back().members.size(), kMembers);
+        }
+      }
+    }
+  }
+}
+
 // Deaths and stragglers only: the living agree on everything.
 TEST(AllReduceFaults, RandomDeathsAndStragglers) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
