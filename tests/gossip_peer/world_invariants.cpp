@@ -68,7 +68,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     handlers.on_transfer = [this, on_transfer](Member member, gossip::TransferFlow::Whole whole) {
       hears(member);
       if (std::holds_alternative<protocol::ModelColumns>(whole.transfer.content)) {
-        takes_columns(whole.transfer.support);
+        takes_columns(member, whole.transfer.support);
       }
       on_transfer(member, std::move(whole));
     };
@@ -170,14 +170,20 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     return epoch();
   }
   // Of means, one that rests on as much as ours does may since be of few for an exchange or two.
-  void takes_columns(const protocol::Support& theirs) const {
+  void takes_columns(Member member, const protocol::Support& theirs) const {
     PeerWorld::Peer& peer = *watch_.world_.peers[index_];
     const EpochSession* session = peer.shell().machine().session();
     if (session == nullptr) return;
     ++peer.columns_taken;
-    const bool rests_on_less =
-        theirs.backed == 0 || theirs.backed < session->training().support().backed;
+    const protocol::Support ours = session->training().support();
+    const bool rests_on_less = theirs.backed == 0 || theirs.backed < ours.backed;
     if (theirs.minority && rests_on_less) ++peer.columns_of_minorities;
+    if (theirs.minority && !ours.minority && theirs.backed < ours.backed) {
+      watch_.fail(fmt::format(
+          "{} rests on exchange {} with a quorum, and takes the model of {}, which rests on "
+          "exchange {} without one",
+          watch_.name(index_), ours.backed, name(member), theirs.backed));
+    }
   }
   // By what its machine holds, whatever its links do.
   void hears(Member member) const {
