@@ -17,8 +17,8 @@ using identity::CertificateAuthority;
 using identity::Role;
 using sim::ProcessCrash;
 
-// Keys and certificates cost more than a small run: made once a test program. Of a fixed time: a run
-// is named after when it began, and groups and graphs are drawn by that name.
+// Keys and certificates cost more than a small run: made once a test program. Of a fixed time: a
+// run is named after when it began, and groups and graphs are drawn by that name.
 class Identities {
  public:
   Identities()
