@@ -418,7 +418,7 @@ class AHostileMember : public ::testing::Test {
 
 TEST_F(AHostileMember, ThatFloodsIsReadAtItsRateAndNamedOnce) {
   cluster.options.links.frames_per_second = 2000;
-  cluster.options.links.named_after = 1s;
+  cluster.options.links.named_after = std::chrono::seconds(1);
   begin();
   std::string flood;
   for (int i = 0; i < 6000; ++i) flood += frame(protocol::Ping{1});
