@@ -259,12 +259,12 @@ void AllReduceProtocol::say_too_slow() {
     behind_.since = host_.now();
     behind_.from = next_.exchange;
   }
-  const Duration time = host_.now() - behind_.since;
+  const Duration passed = host_.now() - behind_.since;
   if (behind_.copies < kCopiesInARow || next_.exchange <= behind_.from) return;
-  const Duration theirs = time / static_cast<std::int64_t>(next_.exchange - behind_.from);
+  const Duration theirs = passed / static_cast<std::int64_t>(next_.exchange - behind_.from);
   const Duration copy = behind_.took / (behind_.copies - 1);
   // Who was stopped, or asks in vain, copies again and again too.
-  const bool shows = time >= kSlowAfter && copy + work_ > theirs;
+  const bool shows = passed >= kSlowAfter && copy + work_ > theirs;
   if (!shows || !too_slow_.is_due(host_.now())) return;
   const auto text = [](Duration time) {
     return format_duration(std::chrono::round<std::chrono::milliseconds>(time));
