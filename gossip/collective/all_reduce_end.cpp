@@ -36,7 +36,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     const bool is_as_listed = is_quorum(commit.support) == !current_->held.weak;
     if (is_as_listed || from == current_->gatherer()) end_with(commit);
   } else if (current_->tellers.try_emplace(from, commit.sha256).first->second == commit.sha256) {
-    look_for(commit);
+    look_for(commit, from);
   }
 }
 
@@ -49,7 +49,7 @@ void AllReduceMachine::end_with(Commit commit) {
     Floats mean = std::move(current_->held.floats);
     finish(std::move(commit), std::move(mean));
   } else {
-    look_for(std::move(commit));
+    look_for(std::move(commit), self_);
   }
 }
 

@@ -100,13 +100,13 @@ void AllReduceMachine::handle(Begin& begin) {
   auto told = std::exchange(told_, {});
   if (committed && committed->at == begin.at) {
     if (gathered_) arrivals_.learn(now_ - gathered_->from);
-    look_for(*committed);
+    look_for(*committed, owner(committed->attempt));
     if (settled_ == begin.at) return;
   }
   for (auto& [teller, commit] : told) {
     if (commit.at != begin.at) continue;
     current_->tellers.try_emplace(teller, commit.sha256);
-    if (!current_->search) look_for(std::move(commit));
+    if (!current_->search) look_for(std::move(commit), teller);
   }
   const bool is_no_use = gatherer_ != self_ && !may_gather(gatherer_);
   const auto asked = std::exchange(asked_for_, {});

@@ -126,9 +126,9 @@ class AllReduceMachine final : public Reducer {
   void give_up_source();
   void ask_holder();
   void receive_mean(PieceReceived& piece);
-  bool is_unheard_by_gatherer(const Commit& commit) const;
+  bool is_unheard_by_gatherer(Member teller, const Commit& commit) const;
   void go_on_without(const Members& ended);
-  void look_for(Commit commit);
+  void look_for(Commit commit, Member teller);
   void ask_source();
   void give_up_donor();
   void try_next_source();

@@ -72,38 +72,38 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   if (for_end && c.search->asked() == piece.from) try_next_source();
 }
 
-// In a group, where it ended without us: it did not list us, who had registered with it, or left a
-// list of ours.
-bool AllReduceMachine::is_unheard_by_gatherer(const Commit& commit) const {
+// In a group, where its gatherer ended it without us: it did not list us, who had registered with
+// it, or left a list of ours. The latter is its own word only.
+bool AllReduceMachine::is_unheard_by_gatherer(Member teller, const Commit& commit) const {
   const Member gatherer = owner(commit.attempt);
   const bool was_there = std::ranges::binary_search(commit.members, self_);
   if (!options_.any_mean || gatherer == self_ || was_there) return false;
   const Participation& c = *current_;
   if (c.promised == commit.attempt && c.joined < commit.attempt) return true;
-  return std::ranges::binary_search(history_.sources(commit.at), gatherer);
+  return teller == gatherer && std::ranges::binary_search(history_.sources(commit.at), gatherer);
 }
 
 // In a group, where they have ended the exchange and do not hear us.
 void AllReduceMachine::go_on_without(const Members& ended) {
-  const auto has_ended = [&](Member m) { return std::ranges::binary_search(ended, m); };
-  for (const Member m : ended) expected_.erase(m);
+  const auto has_ended = [&](Member m) {
+    return m != self_ && std::ranges::binary_search(ended, m);
+  };
+  std::erase_if(expected_, has_ended);
   if (asked_for_ && has_ended(owner(asked_for_->attempt))) asked_for_.reset();
   if (!current_->search) settled_.reset();
-  const bool is_beginning = current_->promised == 0;
-  const Member gatherer = is_beginning ? gatherer_ : current_->gatherer();
-  if (!has_ended(gatherer)) return;
-  const Member next = gatherer_after(gatherer);
-  if (is_beginning) {
-    gatherer_ = next;
-  } else {
-    take_part_in(next_attempt(next));
+  if (current_->promised == 0) {  // about to begin
+    if (has_ended(gatherer_)) gatherer_ = gatherer_after(gatherer_);
+    return;
   }
+  const Member gatherer = current_->gatherer();
+  const bool is_over = gatherer == self_ ? !gather_ : has_ended(gatherer);
+  if (is_over) take_part_in(next_attempt(gatherer == self_ ? self_ : gatherer_after(gatherer)));
 }
 
 // The holder has the mean, and so do its members once they have finished.
-void AllReduceMachine::look_for(Commit commit) {
+void AllReduceMachine::look_for(Commit commit, Member teller) {
   std::optional<MeanSearch>& search = current_->search;
-  if (is_unheard_by_gatherer(commit)) records_->gave_nothing(names_[owner(commit.attempt)]);
+  if (is_unheard_by_gatherer(teller, commit)) records_->gave_nothing(names_[owner(commit.attempt)]);
   const auto may_have_it = [this](Member m) {
     return m != self_ && !current_->false_donors.contains(m);
   };

@@ -142,7 +142,6 @@ void GroupReduceMachine::handle(LinkUp& up) {
 void GroupReduceMachine::handle(LinkDown& down) {
   if (down.member >= peers_.size() || down.member == self_) return;
   Peer& peer = peers_[down.member];
-  further_.erase(down.member);
   if (!peer.down_since) peer.down_since = now_;
   if (!is_down(peer)) return;
   reach(down.member, false);
@@ -164,10 +163,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, exchange);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
-    if (wants_an_answer(note)) {
-      send(came.from, exchange, note.attempt, reduce::Wait{});
-      waiting_.insert(came.from);
-    }
+    if (wants_an_answer(note)) send(came.from, exchange, note.attempt, reduce::Wait{});
     return hear_of_further(came.from, exchange);
   }
   if (exchange < at_.exchange && find(exchange) == nullptr) {
@@ -227,12 +223,7 @@ void GroupReduceMachine::begin_now() {
   if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
   const Exchange former = std::exchange(at_, begin.at).exchange;
   forget_groups(former);
-  // We may have passed over the exchange in which they wait.
-  for (const Member member : std::exchange(waiting_, {})) tell_where_we_are(member);
   busy_ = true;
-  if (at_.exchange > former) follows_again_at_ = {};
-  std::erase_if(further_, [&](const auto& entry) { return entry.second <= at_.exchange; });
-  if (follow_others()) return;
   if (!is_minority()) outranked_by_.reset();
   if (outranked_by_) return copy_model_of_quorum();
   // It may be there already, as things were then.
@@ -355,42 +346,12 @@ void GroupReduceMachine::remember_silent(const Group& group) {
 // to judge.
 void GroupReduceMachine::hear_of_further(Member from, Exchange exchange) {
   if (exchange <= at_.exchange) return;
-  further_[from] = exchange;
-  if (follow_others()) return;
   const auto place = place_of(open(at_.exchange).members, from);
   if (!place) return;
   if (exchange <= at_.exchange + kKept) return give(at_.exchange, LinkDown{*place});
   give(at_.exchange,
        NoteReceived{
            *place, {.epoch = epoch_, .at = of_machine(exchange), .what = reduce::Ahead{{*place}}}});
-}
-
-// Where two say that they are so far that they give no mean of ours: they need not be of our group,
-// whose other members may be where we are.
-bool GroupReduceMachine::follow_others() {
-  if (!busy_ || now_ < follows_again_at_) return false;
-  std::vector<std::pair<Exchange, Member>> told;
-  for (const auto& [member, exchange] : further_) {
-    if (!records_->is_doubted(names_[member], now_)) told.emplace_back(exchange, member);
-  }
-  if (told.size() < gossip::AheadBound::kWitnesses) return false;
-  std::ranges::sort(told, std::greater<>());
-  told.resize(gossip::AheadBound::kWitnesses);
-  const Exchange exchange = told.back().first;
-  const Progress next{is_minority() ? at_.backed : exchange, exchange};
-  if (exchange <= at_.exchange + kKept || !is_explainable(next)) return false;
-  Members donors;
-  for (const auto& [told_exchange, member] : told) donors.push_back(member);
-  std::ranges::sort(donors);
-  follows_again_at_ = now_ + kReturnWaits * options_.exchange.answer;  // unless a model comes
-  give_up(CatchUp{.next = next, .donors = std::move(donors)});
-  return true;
-}
-
-void GroupReduceMachine::give_up(CatchUp catch_up) {
-  busy_ = false;
-  groups_.erase(at_.exchange);
-  actions_.emplace_back(std::move(catch_up));
 }
 
 // What a minority learned apart is not mixed with the models of a quorum.
@@ -420,8 +381,10 @@ bool GroupReduceMachine::is_outranked_by(Progress theirs) const {
 void GroupReduceMachine::copy_model_of_quorum() {
   const auto [from, theirs] = *std::exchange(outranked_by_, std::nullopt);
   returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
+  busy_ = false;
+  groups_.erase(at_.exchange);
   // Other members may not belong to that quorum.
-  give_up({.next = theirs, .donors = {from}});
+  actions_.emplace_back(CatchUp{.next = theirs, .donors = {from}});
 }
 
 void GroupReduceMachine::reach(Member member, bool reachable) {

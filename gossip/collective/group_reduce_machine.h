@@ -93,8 +93,6 @@ class GroupReduceMachine final : public Reducer {
   void perform(const Group& group, Finished finished);
   void remember_silent(const Group& group);
   void hear_of_further(Member from, Exchange exchange);
-  bool follow_others();
-  void give_up(CatchUp catch_up);
   bool one_gives_way(Member from, const Note& note);
   bool gives_way(Progress theirs) const;
   bool is_outranked_by(Progress theirs) const;
@@ -117,14 +115,11 @@ class GroupReduceMachine final : public Reducer {
   bool is_starting_;                    // nothing has begun yet
   TimePoint starts_until_;              // others may begin
   std::set<Member> running_;            // who said meanwhile that the network runs already
-  std::set<Member> waiting_;            // for us, in exchanges further than we could go
   bool busy_ = false;                   // it has begun, and neither ended nor given up
   std::vector<Peer> peers_;             // by member
   gossip::Quorum quorum_;               // of all members
   std::map<Exchange, Group> groups_;    // around at_
   std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
-  std::map<Member, Exchange> further_;  // where members are, as each said last
-  TimePoint follows_again_at_{};        // not before
   std::shared_ptr<MemberRecords> records_;
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;

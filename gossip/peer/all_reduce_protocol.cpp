@@ -323,7 +323,7 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
 
 void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
-  behind_.took += host_.now() - copying_since_;
+  if (!returning_) behind_.took += host_.now() - copying_since_;
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);
     if (!is_further) {

@@ -37,36 +37,47 @@ std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
   for (Part& part : parts_) {
     if (part.came || part.asked || donors_.empty()) continue;
     part.asked = next_donor();
-    part.until = now + patience_.silent;
-    part.begins_until = patience_.begins < patience_.silent ? now + patience_.begins : part.until;
     part.limit.reset();
+    expect(part, now);
     asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
   }
   return asks;
 }
 
+bool ModelCopy::is_of(const Part& part, Member from, const ModelColumns& columns) {
+  return !part.came && (part.asked == from || part.asked_before.contains(from)) &&
+         part.begin == columns.begin && part.end - part.begin == columns.floats;
+}
+
 bool ModelCopy::expects(Member from, const ModelColumns& columns) const {
-  return std::ranges::any_of(parts_, [&](const Part& part) {
-    return !part.came && part.asked == from && part.begin == columns.begin &&
-           part.end - part.begin == columns.floats;
-  });
+  return std::ranges::any_of(parts_, [&](const Part& part) { return is_of(part, from, columns); });
 }
 
 void ModelCopy::progressed(Member from, const ModelColumns& columns, TimePoint now) {
   if (!expects(from, columns)) return;
   for (Part& part : parts_) {
-    if (part.begin != columns.begin) continue;
-    if (!part.limit) part.limit = std::max(part.until, now + patience_.sending);
-    part.until = std::min(*part.limit, now + patience_.silent);
+    if (is_of(part, from, columns)) {
+      if (part.asked != from) {
+        if (part.limit) continue;  // another sends it already
+        if (part.asked) part.asked_before.insert(*part.asked);
+        part.asked = from;
+      }
+      if (!part.limit) part.limit = std::max(part.until, now + patience_.sending);
+      part.until = std::min(*part.limit, now + patience_.silent);
+    } else if (!part.came && part.asked == from && !part.limit) {
+      expect(part, now);  // it sends one after the other
+    }
   }
 }
 
 void ModelCopy::take(Member from, const ModelColumns& columns, const protocol::Support& support,
                      std::span<const float> values) {
   STARLING_CHECK(expects(from, columns) && values.size() == columns.floats);
+  std::erase(gave_nothing_, from);
   std::ranges::copy(values, model_.begin() + static_cast<std::ptrdiff_t>(columns.begin));
   for (Part& part : parts_) {
     if (part.begin != columns.begin) continue;
+    part.asked = from;
     part.came = true;
     part.progress = {.backed = support.backed, .exchange = columns.exchange};
   }
@@ -92,12 +103,19 @@ void ModelCopy::lose(Member donor) {
   if (std::erase(donors_, donor) > 0) gave_nothing_.push_back(donor);
   put_off_by_.erase(donor);
   ask_others(donor);
+  for (Part& part : parts_) part.asked_before.erase(donor);
 }
 
 void ModelCopy::put_off(Member donor) {
   if (std::ranges::find(donors_, donor) == donors_.end()) return;
   put_off_by_.insert(donor);
   if (put_off_by_.size() < donors_.size()) ask_others(donor);
+}
+
+// Of the donor that was asked.
+void ModelCopy::expect(Part& part, TimePoint now) const {
+  part.until = now + patience_.silent;
+  part.begins_until = patience_.begins < patience_.silent ? now + patience_.begins : part.until;
 }
 
 // Nothing has come of it, and not all others have put it off.
@@ -107,7 +125,9 @@ bool ModelCopy::may_ask_others(const Part& part) const {
 
 void ModelCopy::ask_others(Member donor) {
   for (Part& part : parts_) {
-    if (part.asked == donor && !part.came) part.asked.reset();
+    if (part.asked != donor || part.came) continue;
+    part.asked_before.insert(donor);
+    part.asked.reset();
   }
 }
 

@@ -66,14 +66,17 @@ class ModelCopy {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::optional<protocol::Member> asked = {};
-    TimePoint until{};                    // to the next sign of it
-    TimePoint begins_until{};             // to the first one
-    std::optional<TimePoint> limit = {};  // to its end, once it has begun
+    std::set<protocol::Member> asked_before = {};  // what they send late still counts
+    TimePoint until{};                             // to the next sign of it
+    TimePoint begins_until{};                      // to the first one
+    std::optional<TimePoint> limit = {};           // to its end, once it has begun
     bool came = false;
     protocol::Progress progress = {};  // once it came
   };
 
   std::map<protocol::Member, protocol::Progress> furthest() const;  // of each that gave a part
+  void expect(Part& part, TimePoint now) const;
+  static bool is_of(const Part& part, protocol::Member from, const protocol::ModelColumns& columns);
   bool may_ask_others(const Part& part) const;
   void ask_others(protocol::Member donor);
   protocol::Member next_donor();

@@ -190,7 +190,7 @@ class PeerLinks final : public PeerTransport {
   // That any member may have sent as often as this peer has itself: pieces of all-reduces, messages
   // of a pair, and one to each neighbour in an exchange.
   std::uint64_t vectors_due_ = 0;
-  protocol::Exchange mixed_ = 0;  // of the last message to a neighbour
+  std::optional<protocol::Exchange> mixed_;  // of the last message to a neighbour
   net::HandshakeBudget handshakes_;
   RelayLine line_;
   std::string last_pumped_;     // of the relayed links, which take turns

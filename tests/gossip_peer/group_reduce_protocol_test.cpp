@@ -268,7 +268,7 @@ TEST(PeersInGroups, MostOfThemMayBeStartedAnewTogether) {
       world.start(i);
       world.give(i, world.roster(1));
     }
-    world.run_for(10s);
+    world.run_for(20s);
     for (std::size_t i = 0; i < 5; ++i) EXPECT_GT(exchange_of(world, i), 500U) << i;
     EXPECT_GT(ended_in(world, 10s), 200U);
   }

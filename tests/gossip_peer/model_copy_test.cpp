@@ -73,6 +73,34 @@ TEST(ModelCopy, OfWhomNothingComesAnotherIsAskedBesideIt) {
   EXPECT_EQ(asked(64s), std::vector<Member>{1});
 }
 
+// Whoever answers first.
+TEST(ModelCopy, WhatADonorSendsAfterAnotherWasAskedCounts) {
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  EXPECT_EQ(copy.asks(TimePoint{}).size(), 1U);
+  EXPECT_EQ(copy.asks(TimePoint{} + 4s).size(), 1U);
+  const ModelColumns all{.exchange = 7, .begin = 0, .floats = 10};
+  EXPECT_TRUE(copy.expects(2, all));
+  ASSERT_TRUE(copy.expects(1, all));
+  copy.progressed(1, all, TimePoint{} + 5s);
+  copy.progressed(2, all, TimePoint{} + 6s);
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 65s) << "the second one's pieces are not counted";
+  copy.take(1, all, {}, std::vector<float>(10));
+  EXPECT_TRUE(copy.done());
+  EXPECT_TRUE(copy.gave_nothing().empty());
+  EXPECT_FALSE(copy.expects(2, all));
+}
+
+// Of two parts, one after the other.
+TEST(ModelCopy, ADonorThatSendsOnePartIsWaitedForWithTheOther) {
+  ModelCopy copy({1, 2}, std::nullopt, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  EXPECT_EQ(copy.asks(TimePoint{}).size(), 2U);
+  copy.lose(2);
+  EXPECT_EQ(copy.asks(TimePoint{} + 1s).size(), 1U);
+  copy.progressed(1, {.exchange = 7, .begin = 0, .floats = 5}, TimePoint{} + 4s);
+  EXPECT_TRUE(copy.asks(TimePoint{} + 7s).empty());
+  EXPECT_EQ(copy.next_deadline(), TimePoint{} + 64s);
+}
+
 TEST(ModelCopy, ADonorThatHasBegunIsWaitedFor) {
   ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
   ASSERT_EQ(copy.asks(TimePoint{}).size(), 1U);
