@@ -72,8 +72,9 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
   if (for_end && c.search->asked() == piece.from) try_next_source();
 }
 
-// In a group, where its gatherer ended it without us: it did not list us, who had registered with
-// it, or left a list of ours. The latter is its own word only.
+// In a group: whether the gatherer of this commit may not hear us. It ended the exchange without us
+// although we had registered with it, or although it was in a list of ours. For the second only its
+// own word counts.
 bool AllReduceMachine::is_unheard_by_gatherer(Member teller, const Commit& commit) const {
   const Member gatherer = owner(commit.attempt);
   const bool was_there = std::ranges::binary_search(commit.members, self_);
@@ -83,7 +84,8 @@ bool AllReduceMachine::is_unheard_by_gatherer(Member teller, const Commit& commi
   return teller == gatherer && std::ranges::binary_search(history_.sources(commit.at), gatherer);
 }
 
-// In a group, where they have ended the exchange and do not hear us.
+// In a group: these have ended the exchange and cannot give us their mean, so we wait for the other
+// members alone.
 void AllReduceMachine::go_on_without(const Members& ended) {
   const auto has_ended = [&](Member m) {
     return m != self_ && std::ranges::binary_search(ended, m);
@@ -96,8 +98,11 @@ void AllReduceMachine::go_on_without(const Members& ended) {
     return;
   }
   const Member gatherer = current_->gatherer();
-  const bool is_over = gatherer == self_ ? !gather_ : has_ended(gatherer);
-  if (is_over) take_part_in(next_attempt(gatherer == self_ ? self_ : gatherer_after(gatherer)));
+  if (gatherer == self_) {
+    if (!gather_) take_part_in(next_attempt(self_));
+  } else if (has_ended(gatherer)) {
+    take_part_in(next_attempt(gatherer_after(gatherer)));
+  }
 }
 
 // The holder has the mean, and so do its members once they have finished.
@@ -118,9 +123,8 @@ void AllReduceMachine::look_for(Commit commit, Member teller) {
       return go_on_without(commit.members);
     }
     // Last those that we do not hear, or that may not hear us.
-    std::ranges::stable_partition(sources, [this](Member m) {
-      return !liveness_.is_lost(m, now_) && records_->gives(names_[m]);
-    });
+    std::ranges::stable_partition(
+        sources, [&](Member m) { return !liveness_.is_lost(m, now_) && gives(m); });
     search.emplace(std::move(commit), std::move(sources), now_);
     ask_source();
   } else if (may_have_it(commit.holder) && search->add(commit.holder, 2 * names_.size())) {

@@ -367,8 +367,8 @@ bool GroupReduceMachine::one_gives_way(Member from, const Note& note) {
   return true;
 }
 
-// Whether they are a minority while we have a quorum. One of members that were all started again
-// may be further back than where that minority was before it was one.
+// Whether they are a minority while we have a quorum, and are no further. They may be: members that
+// were all started again have a quorum, and are behind where this minority last had one.
 bool GroupReduceMachine::gives_way(Progress theirs) const {
   return theirs.backed < theirs.exchange && theirs.backed <= at_.backed && !is_minority();
 }

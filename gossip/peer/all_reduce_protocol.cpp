@@ -263,7 +263,7 @@ void AllReduceProtocol::say_too_slow() {
   if (behind_.copies < kCopiesInARow || next_.exchange <= behind_.from) return;
   const Duration theirs = passed / static_cast<std::int64_t>(next_.exchange - behind_.from);
   const Duration copy = behind_.took / (behind_.copies - 1);
-  // Who was stopped, or asks in vain, copies again and again too.
+  // A member that was stopped, or whose donors are silent, copies as often without being slow.
   const bool shows = passed >= kSlowAfter && copy + work_ > theirs;
   if (!shows || !too_slow_.is_due(host_.now())) return;
   const auto text = [](Duration time) {

@@ -51,8 +51,8 @@ class PeerLinks final : public PeerTransport {
     // That are read of one member, counted as work_of() says; see net/frame_budget.h. Beside them
     // the vectors that this peer's own exchanges call for.
     double frames_per_second = 4000;
-    // Whoever exceeds it for so long is named. What was held up on the way comes at once, of an
-    // honest member too.
+    // A member that exceeds it for so long is named. Not sooner: when a cut link is back, all that
+    // it held up comes at once, from honest members too.
     Duration named_after = std::chrono::seconds(5);
     net::HandshakeBudget::Options handshakes;  // of those who dial this peer
     std::size_t queue_low = 256 * 1024;        // bytes under way to the socket before more is taken
@@ -187,8 +187,8 @@ class PeerLinks final : public PeerTransport {
     bool said = false;
   };
   std::map<std::string, Budget> budgets_;  // of those that were members, by name
-  // That any member may have sent as often as this peer has itself: pieces of all-reduces, messages
-  // of a pair, and one to each neighbour in an exchange.
+  // Vectors that any member may send beside its budget, since this peer has sent as many: one for
+  // each piece of an all-reduce, each message of a pair, and each exchange with neighbours.
   std::uint64_t vectors_due_ = 0;
   std::optional<protocol::Exchange> mixed_;  // of the last message to a neighbour
   net::HandshakeBudget handshakes_;

@@ -24,7 +24,7 @@ void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
 
 // Its announcement and a chunk; what follows in a longer one is bulk.
 constexpr double kFramesOfAVector = 2;
-// Between two times that a budget is exceeded; else it is one time.
+// Who stays within its budget for so long and then exceeds it again begins anew.
 constexpr Duration kBelow = std::chrono::seconds(1);
 
 bool is_of_vector(const net::Frame& frame) {
@@ -301,12 +301,12 @@ void PeerLinks::send_transfer(Member to, const protocol::VectorTransfer& transfe
     return;
   }
   ++gone_.transfers_out;
-  const auto* const mixed = std::get_if<protocol::MixMessage>(&transfer.content);
-  const bool is_due = mixed != nullptr
-                          ? std::exchange(mixed_, mixed->exchange) != mixed->exchange
-                          : std::holds_alternative<protocol::ReducePiece>(transfer.content) ||
-                                std::holds_alternative<protocol::PairMessage>(transfer.content);
-  if (is_due) ++vectors_due_;
+  if (const auto* const mixed = std::get_if<protocol::MixMessage>(&transfer.content)) {
+    if (std::exchange(mixed_, mixed->exchange) != mixed->exchange) ++vectors_due_;
+  } else if (std::holds_alternative<protocol::ReducePiece>(transfer.content) ||
+             std::holds_alternative<protocol::PairMessage>(transfer.content)) {
+    ++vectors_due_;
+  }
   pump(link);
 }
 

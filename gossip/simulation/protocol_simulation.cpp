@@ -230,7 +230,7 @@ Result<identity::SignedRoster> ProtocolSimulation::make_roster() const {
   roster.expires = roster.issued + std::chrono::hours(24 * 364);
   NetOptions options = experiment_.options;
   if (hands_in_all()) options.evaluate.every = 1;  // the run may end at any mixing
-  // A link that becomes slow may as well be cut: nobody waits for it for a minute.
+  // A link whose latency changes may be as good as cut, so peers wait seconds for it, not a minute.
   const bool lossy = experiment_.lossy() || experiment_.network.links_change();
   roster.settings = run_settings(options, lossy);
   for (const auto& peer : peers_) {

@@ -66,7 +66,7 @@ TEST_F(OneOfAGroup, ItsGroupIsFollowedOnlyWhereItHasAQuorum) {
   EXPECT_EQ(greet(at(20)), 1U);
 }
 
-// Those that have a quorum again may all have been started anew, and are further back.
+// The members that have a quorum may all have been started again, and be behind.
 TEST_F(OneOfAGroup, AMinorityThatWasFurtherBeforeItWasOneDrawsAMemberAlong) {
   begin();
   const auto tell_all = [&](const Progress& where) {
