@@ -63,6 +63,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
 std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
   now_ = now;
   std::visit([this](auto& e) { handle(e); }, event);
+  if (state_ == State::kPacing && awaits_others_ && !nearest_behind()) move_on();
   return std::exchange(actions_, {});
 }
 
@@ -372,12 +373,12 @@ void ExchangeMachine::handle(const Mixed& mixed) {
     std::erase_if(neighbour.arrivals,
                   [this](const auto& a) { return a.first + kLateExchangesMax < exchange_; });
   }
-  if (const auto until = held_back_until()) {
-    state_ = State::kPacing;
-    resume_ = *until;
-    return;
-  }
-  move_on();
+  const auto others = others_come_at();
+  awaits_others_ = others.has_value();
+  const auto until = others ? others : held_back_until();
+  if (!until) return move_on();
+  state_ = State::kPacing;
+  resume_ = *until;
 }
 
 // Between two exchanges: where the next one is.
@@ -408,6 +409,37 @@ void ExchangeMachine::move_on() {
 }
 
 // --- without a quorum ---------------------------------------------------------------------------
+
+// Where the nearest is, if all that said in this exchange where they are are further behind than a
+// word takes to spread, two at least where there are two: so it is where this peer was alone for
+// less time than it takes to see that.
+std::optional<Exchange> ExchangeMachine::nearest_behind() const {
+  std::size_t there = 0;
+  std::vector<Exchange> said;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (!is_heeded(neighbour)) continue;
+    ++there;
+    if (neighbour.support_at < began_) continue;
+    if (!is_past(neighbour)) return std::nullopt;
+    said.push_back(neighbour.latest);
+  }
+  if (said.empty() || said.size() < std::min(there, AheadBound::kWitnesses)) return std::nullopt;
+  return std::ranges::max(said);
+}
+
+// They do not follow a single one, and their messages come too late: it waits until one is here,
+// and for as long as the nearest may take.
+std::optional<TimePoint> ExchangeMachine::others_come_at() {
+  if (heard_count_ > 0) waits_for_others_until_.reset();
+  const auto nearest = nearest_behind();
+  if (heard_count_ > 0 || !nearest || quorum_.is_minority(now_)) return std::nullopt;
+  if (!waits_for_others_until_) waits_for_others_until_ = now_ + options_.patience_max;
+  const double seconds =
+      static_cast<double>(exchange_ - *nearest) * to_seconds(quorum_.pace(work_));
+  const double most = to_seconds(*waits_for_others_until_ - now_);
+  if (most <= 0) return std::nullopt;
+  return now_ + from_seconds(std::min(seconds, most));
+}
 
 // Who cannot know what the others do must not run through the exchanges, which take least time
 // where nobody is waited for.

@@ -294,6 +294,8 @@ class ExchangeMachine {
   bool is_stale() const;
   void go_to(exchange::Exchange target);
   std::optional<TimePoint> held_back_until() const;
+  std::optional<exchange::Exchange> nearest_behind() const;
+  std::optional<TimePoint> others_come_at();
   exchange::Exchange era_grid() const;
   bool begins_too_often() const;
   exchange::Exchange plannable_until() const;
@@ -326,6 +328,9 @@ class ExchangeMachine {
   SeldomLine slow_;            // who lets others wait
   bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
   TimePoint resume_{};         // kPacing: until
+  bool awaits_others_ = false;  // the same, and until one of them is here
+  // Nobody was heard since, and those who are behind are waited for no longer.
+  std::optional<TimePoint> waits_for_others_until_;
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found

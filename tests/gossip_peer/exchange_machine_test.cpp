@@ -147,6 +147,94 @@ TEST_F(WhoSlept, BelievesASingleDonorNoFurtherThanASingleMember) {
 }
 
 // Its donors' word does not move a peer back to before it lost its quorum.
+// It was alone and did more exchanges than the others, who do not follow a single one.
+class WhoIsFarAhead : public ::testing::Test {
+ protected:
+  static constexpr Exchange kOurs = 40;
+
+  WhoIsFarAhead() {
+    options_.schedule.steps = 1'000'000;
+    options_.spread = 2;
+    machine_.emplace(options_, **topology_, 0, std::vector<std::string>(5, "node"), kOurs, now_);
+    feed(Begin{});
+  }
+  void feed(Event event) { machine_->on(std::move(event), now_); }
+  void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
+  // Its neighbours are at these exchanges, and say so.
+  void exchange(Exchange left, Exchange right) {
+    now_ += std::chrono::milliseconds(500);
+    came(1, left);
+    came(4, right);
+    feed(Trained{});
+    while (machine_->state() == ExchangeMachine::State::kWaiting) {
+      now_ = std::max(now_, *machine_->next_deadline());
+      feed(Tick{});
+    }
+    feed(Mixed{});
+  }
+  // For which it waits now, before it goes on.
+  Duration waits() {
+    if (machine_->state() != ExchangeMachine::State::kPacing) return Duration::zero();
+    const TimePoint since = now_;
+    now_ = *machine_->next_deadline();
+    feed(Tick{});
+    EXPECT_EQ(machine_->state(), ExchangeMachine::State::kTraining);
+    return now_ - since;
+  }
+
+  Result<std::unique_ptr<const topologies::Topology>> topology_ =
+      topologies::Topology::make({.spec = "ring", .nodes = 5});
+  ExchangeOptions options_;
+  TimePoint now_{std::chrono::hours(1)};
+  std::optional<ExchangeMachine> machine_;
+};
+
+TEST_F(WhoIsFarAhead, WaitsForAsLongAsTheNearestTakesToCome) {
+  exchange(20, 25);
+  // Twice its work, as it knows no pace yet.
+  EXPECT_EQ(waits(), std::chrono::seconds(1) * (kOurs + 1 - 25));
+  exchange(kOurs + 1, kOurs + 1);
+  EXPECT_EQ(machine_->heard(), 2U);
+  EXPECT_EQ(waits(), Duration::zero());
+}
+
+TEST_F(WhoIsFarAhead, DoesNotWaitWhereOneIsNear) {
+  exchange(20, kOurs - 1);
+  EXPECT_EQ(waits(), Duration::zero());
+}
+
+TEST_F(WhoIsFarAhead, GoesOnOnceOneIsHere) {
+  exchange(20, 25);
+  ASSERT_EQ(machine_->state(), ExchangeMachine::State::kPacing);
+  now_ += std::chrono::seconds(1);
+  came(4, kOurs - 1);
+  EXPECT_EQ(machine_->state(), ExchangeMachine::State::kTraining);
+}
+
+TEST_F(WhoIsFarAhead, DoesNotWaitOnTheWordOfOneOfTwo) {
+  feed(HelloReceived{1, kOurs, true, {}});
+  now_ += std::chrono::seconds(1);
+  feed(Trained{});
+  came(4, 20);
+  while (machine_->state() == ExchangeMachine::State::kWaiting) {
+    now_ = std::max(now_, *machine_->next_deadline());
+    feed(Tick{});
+  }
+  feed(Mixed{});
+  EXPECT_LE(waits(), std::chrono::seconds(1)) << "no longer than where nobody says anything";
+}
+
+TEST_F(WhoIsFarAhead, IsHeldUpOnceByThoseWhoNeverCome) {
+  exchange(1, 1);
+  EXPECT_EQ(waits(), kOurs * std::chrono::seconds(1));
+  exchange(1, 1);
+  EXPECT_LE(waits(), options_.patience_max - kOurs * std::chrono::seconds(1));
+  for (int i = 0; i < 20; ++i) {
+    exchange(1, 1);
+    EXPECT_LT(waits(), std::chrono::seconds(1)) << "no longer than who is silent";
+  }
+}
+
 TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
   ExchangeOptions options;

@@ -178,7 +178,9 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     const protocol::Support ours = session->training().support();
     const bool rests_on_less = theirs.backed == 0 || theirs.backed < ours.backed;
     if (theirs.minority && rests_on_less) ++peer.columns_of_minorities;
-    if (theirs.minority && !ours.minority && theirs.backed < ours.backed) {
+    // What comes when the copy is done is of no use any more.
+    const bool is_copying = session->training().progress().state == "catching-up";
+    if (is_copying && theirs.minority && !ours.minority && theirs.backed < ours.backed) {
       watch_.fail(fmt::format(
           "{} rests on exchange {} with a quorum, and takes the model of {}, which rests on "
           "exchange {} without one",
