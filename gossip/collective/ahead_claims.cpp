@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/collective/ahead_claims.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "core/base/list_some.h"
 
 namespace starling::collective {
 
@@ -27,9 +31,8 @@ void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
 }
 
 // As far as the i furthest say, they are i witnesses.
-std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others,
-                                                          const std::set<Member>& doubted,
-                                                          TimePoint now) const {
+std::optional<AheadClaims::Further> AheadClaims::believed(
+    std::size_t others, const std::function<bool(Member)>& is_doubted, TimePoint now) const {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
   for (const auto& claim : claims_) {
@@ -40,12 +43,20 @@ std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others,
   std::size_t trusted = 0;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const bool are_most = 2 * (i + 1) > claims_.size();
-    const bool is_witness = !doubted.contains(claims[i]->further.teller);
+    const bool is_witness = !is_doubted(claims[i]->further.teller);
     if (is_witness) ++trusted;
     const bool is_confirmed = is_witness && is_believed(*claims[i], trusted, others, now);
     if (are_most || is_confirmed) return claims[i]->further;
   }
   return std::nullopt;
+}
+
+std::vector<Member> AheadClaims::tellers(Progress next) const {
+  std::vector<Member> members;
+  for (Member m = 0; m < claims_.size(); ++m) {
+    if (claims_[m] && claims_[m]->further.next >= next) members.push_back(m);
+  }
+  return members;
 }
 
 bool AheadClaims::asks_others(TimePoint now, Duration wait) {
@@ -77,6 +88,15 @@ bool AheadClaims::is_believed(const Claim& claim, std::size_t witnesses, std::si
 bool AheadClaims::is_explainable(Progress at, TimePoint now) const {
   const auto most = pace_.confirmed(now);
   return !most || at.exchange <= *most;
+}
+
+std::string left_behind(const AheadClaims::Further& further, protocol::Exchange ours,
+                        const std::vector<std::string>& names) {
+  constexpr std::size_t kNamedMax = 8;
+  return fmt::format(
+      "{} says that the others are at exchange {}; we are at {} and have to copy a model of {}",
+      names[further.teller], further.next.exchange, ours,
+      list_some(further.donors, kNamedMax, [&](Member m) { return names[m]; }));
 }
 
 }  // namespace starling::collective

@@ -4,8 +4,9 @@
 // more than half of all without a bound (gossip/progress/ahead_bound.h).
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -32,10 +33,13 @@ class AheadClaims {
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
-  // The furthest that can be believed; `others`: members that can be heard at all; `doubted`:
-  // believed only as one of more than half of the members.
-  std::optional<Further> believed(std::size_t others, const std::set<protocol::Member>& doubted,
+  // The furthest that can be believed; `others`: members that can be heard at all; who is doubted
+  // is believed only as one of more than half of the members.
+  std::optional<Further> believed(std::size_t others,
+                                  const std::function<bool(protocol::Member)>& is_doubted,
                                   TimePoint now) const;
+  // Who claims to be as far.
+  std::vector<protocol::Member> tellers(protocol::Progress next) const;
   // Whether to ask the members without a claim where they are, since no claim can be believed yet.
   // They have `wait` to answer. True once for a claim, and not before the others have answered
   // about another one.
@@ -64,5 +68,9 @@ class AheadClaims {
   TimePoint ignored_until_{};  // all claims
   ExchangePace pace_;
 };
+
+// For the log of a member at `ours` that has to copy a model.
+std::string left_behind(const AheadClaims::Further& further, protocol::Exchange ours,
+                        const std::vector<std::string>& names);
 
 }  // namespace starling::collective

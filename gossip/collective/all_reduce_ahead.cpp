@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Others are further: whether they can be believed, and the exchange that is given up for a model
 // of theirs.
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "core/base/list_some.h"
 #include "gossip/collective/all_reduce_machine.h"
 
 namespace starling::collective {
@@ -46,36 +43,15 @@ void AllReduceMachine::look_ahead() {
 // To the furthest exchange that can be believed. The word of one member moves us only as far as the
 // pace of our own exchanges explains.
 bool AllReduceMachine::catch_up() {
-  std::set<Member> doubted;
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (claims_.has(m) && records_->is_doubted(names_[m], now_)) doubted.insert(m);
-  }
-  auto further = claims_.believed(liveness_.heard_others(), doubted, now_);
+  const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
+  auto further = claims_.believed(liveness_.heard_others(), is_doubted, now_);
   if (!further || further->next <= current_->at) return false;
   if (!std::exchange(is_left_out_, true)) {
-    const auto name = [this](Member m) { return names_[m]; };
-    Members donors_named = further->donors;
-    std::erase(donors_named, self_);
-    say(LogLevel::kWarning,
-        fmt::format("{} says that the others are at exchange {}; we are at {} and have to copy a "
-                    "model of {}",
-                    names_[further->teller], further->next.exchange, current_->at.exchange,
-                    list_some(donors_named, kNamedMax, name)));
+    AheadClaims::Further others = *further;
+    std::erase(others.donors, self_);
+    say(LogLevel::kWarning, left_behind(others, current_->at.exchange, names_));
   }
-  // The network runs already: the long wait for members at its start is over.
-  if (!last_) arrivals_.learn(Duration::zero());
-  gather_.reset();
-  committed_.reset();
-  told_.clear();
-  askers_.clear();
-  Participation& c = *current_;
-  note_unheard();
-  c.input = {};
-  c.leave_attempt();
-  c.search.reset();
-  c.failed.clear();
-  given_up_ = {std::move(c), further->teller, gatherer_, std::move(expected_)};
-  current_.reset();
+  give_up(further->teller);
   next_ = further->next;
   donors_ = std::move(further->donors);
   expected_ = {donors_.begin(), donors_.end()};
@@ -89,18 +65,51 @@ bool AllReduceMachine::catch_up() {
   return true;
 }
 
+void AllReduceMachine::give_up(std::optional<Member> teller) {
+  // The network runs already: the long wait for members at its start is over.
+  if (!last_) arrivals_.learn(Duration::zero());
+  gather_.reset();
+  committed_.reset();
+  told_.clear();
+  askers_.clear();
+  Participation& c = *current_;
+  note_unheard();
+  c.input = {};
+  c.leave_attempt();
+  c.search.reset();
+  c.failed.clear();
+  given_up_ = {std::move(c), teller, gatherer_, std::move(expected_)};
+  current_.reset();
+}
+
+void AllReduceMachine::set_aside(TimePoint now) {
+  now_ = now;
+  const auto asked_at = current_->probed_at;
+  const bool may_judge = asked_at && now_ >= *asked_at + options_.answer / Gathering::kGraceParts;
+  for (Member m = 0; may_judge && m < names_.size(); ++m) {
+    const bool has_answered = liveness_.heard_at(m) >= *asked_at;
+    if (liveness_.is_met(m) && !has_answered) liveness_.call_silent(m, *asked_at);
+  }
+  // Else whoever is late each time would never be found out where the others go on meanwhile.
+  if (gather_ && gather_->list() == nullptr) charge_late();
+  give_up(std::nullopt);
+  due_ = next_deadline();
+}
+
 // The others have ended this exchange while we waited. The member that we waited for may not hear
 // us, so another one is asked next time.
 void AllReduceMachine::note_unheard() {
   const Participation& c = *current_;
-  const auto is_long = [this](TimePoint since) {
-    return now_ >= std::max(since, stopped_until_) + options_.answer / 3;
-  };
   if (c.search) {
-    if (is_long(c.search->asked_at())) records_->gave_nothing(names_[c.search->asked()]);
-  } else if (is_long(c.promised_at)) {
+    if (has_been_long(c.search->asked_at())) records_->gave_nothing(names_[c.search->asked()]);
+  } else if (has_been_long(c.promised_at)) {
     note_no_list();
   }
+}
+
+// While this process ran: others have gone on meanwhile.
+bool AllReduceMachine::has_been_long(TimePoint since) const {
+  return now_ >= std::max(since, stopped_until_) + options_.answer / 3;
 }
 
 // In a group another one gathers each time anyway.
@@ -114,15 +123,18 @@ void AllReduceMachine::note_no_list() {
 bool AllReduceMachine::resume(Begin& begin) {
   auto given_up = std::exchange(given_up_, std::nullopt);
   if (!given_up) return false;
+  const auto teller = given_up->teller;
   if (given_up->current.at != begin.at) {
-    records_->came_true(names_[given_up->teller]);
+    if (teller) records_->came_true(names_[*teller]);
     return false;
   }
-  // So that no model is asked for again at once.
-  claims_.came_to_nothing(given_up->teller, now_, options_.answer);
-  records_->came_to_nothing(names_[given_up->teller], now_, options_.answer);
+  if (teller) {  // so that no model is asked for again at once
+    claims_.came_to_nothing(*teller, now_, options_.answer);
+    records_->came_to_nothing(names_[*teller], now_, options_.answer);
+  }
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);
+  current_->distance_max = begin.distance_max;
   current_->waits_since = now_;
   gatherer_ = given_up->gatherer;
   expected_ = std::move(given_up->expected);
@@ -132,7 +144,7 @@ bool AllReduceMachine::resume(Begin& begin) {
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
 void AllReduceMachine::handle(Copied&) {
-  if (given_up_) records_->came_true(names_[given_up_->teller]);
+  if (given_up_ && given_up_->teller) records_->came_true(names_[*given_up_->teller]);
   given_up_.reset();
 }
 

@@ -71,7 +71,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
 void AllReduceMachine::learn_from(const AllReduceMachine& former) {
   arrivals_.learn_from(former.arrivals_);
   pieces_.learn_from(former.pieces_);
-  claims_.pace() = former.claims_.pace();
+  ended_at_ = former.ended_at_;
   is_running_ = former.is_running_;
   is_left_out_ = former.is_left_out_;
   missing_said_at_ = former.missing_said_at_;

@@ -38,6 +38,11 @@ class AllReduceMachine final : public Reducer {
   // Of members, in place of records of its own. Requires: no event yet.
   void share(std::shared_ptr<MemberRecords> records) { records_ = std::move(records); }
 
+  // The exchange at hand is left for a model of others. Who was asked in it and has not answered is
+  // silent. A Begin of it goes on with what was promised and held; any other forgets that.
+  // Requires: busy().
+  void set_aside(TimePoint now);
+
   std::vector<Action> on(Event event, TimePoint now) override;
   std::optional<TimePoint> next_deadline() const override;
   Duration piece_wait() const override;
@@ -64,7 +69,7 @@ class AllReduceMachine final : public Reducer {
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
     Participation current;
-    Member teller = 0;  // who said that others are further
+    std::optional<Member> teller;  // who said that others are further
     Member gatherer = 0;
     std::set<Member> expected;
   };
@@ -102,6 +107,7 @@ class AllReduceMachine final : public Reducer {
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
   void report();
+  void call_in();
   void report_again();
   Registration registration() const;
   bool is_awaited(Member from, Progress at, Attempt attempt, const Members& members) const;
@@ -158,7 +164,9 @@ class AllReduceMachine final : public Reducer {
   bool may_follow(Progress at) const;
   void look_ahead();
   bool catch_up();
+  void give_up(std::optional<Member> teller);
   void note_unheard();
+  bool has_been_long(TimePoint since) const;
   void note_no_list();
   bool resume(Begin& begin);
 

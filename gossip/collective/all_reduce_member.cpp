@@ -91,12 +91,20 @@ void AllReduceMachine::report() {
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if (gather.asked_at() || gather.list() != nullptr) return;
     if (!is_first || is_minority) return ask_all();
+    if (c.was_away) return call_in();
     // A member that we do not hear may be gathering the others.
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;
   }
   if (own.held) own.lost.clear();
   send(to, c.at, c.promised, std::move(own));
+}
+
+// Nobody is given less time to come: they may still train.
+void AllReduceMachine::call_in() {
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_) send(m, current_->at, current_->promised, reduce::Ask{});
+  }
 }
 
 // A link or a question alone is no sign that the gatherer gets on.

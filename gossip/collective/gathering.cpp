@@ -7,8 +7,6 @@
 namespace starling::collective {
 namespace {
 
-// A member that another waited for in vain is given this part of the longest silence to answer.
-constexpr int kGraceParts = 10;
 // Who takes so many times as long from one exchange to the next as more than half of the members is
 // not waited for.
 constexpr int kSlownessMax = 4;

@@ -30,6 +30,8 @@ class Gathering {
  public:
   // Members are asked so often at most before those who do not come are not waited for.
   static constexpr unsigned kAsksMax = 3;
+  // A member that another waited for in vain is given this part of the longest silence to answer.
+  static constexpr int kGraceParts = 10;
 
   // `none`: nobody has registered yet.
   Gathering(Progress at, Attempt attempt, Registrations none, const GatherView& view);

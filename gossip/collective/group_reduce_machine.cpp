@@ -23,6 +23,12 @@ std::optional<Member> place_of(const std::vector<Member>& members, Member member
 // An exchange, to its own machine: what else a Progress says is between the groups' members.
 Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
 
+// It names the exchange of the question, wherever its sender is.
+bool is_answer(const Note& note) {
+  return std::holds_alternative<reduce::Wait>(note.what) ||
+         std::holds_alternative<reduce::NotYet>(note.what);
+}
+
 bool wants_an_answer(const Note& note) {
   return std::holds_alternative<reduce::Register>(note.what) ||
          std::holds_alternative<reduce::Ask>(note.what) ||
@@ -50,6 +56,7 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
           .budget = kBudget,
           .forgiven = gossip::WaitBudget::kForgiven *
                       static_cast<int>(std::min(names_.size(), kObserversMax))})),
+      claims_(names_.size(), next.exchange),
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
   for (const Member member : absent) {
@@ -67,27 +74,17 @@ std::vector<Action> GroupReduceMachine::on(Event event, TimePoint now) {
 std::optional<TimePoint> GroupReduceMachine::next_deadline() const {
   std::optional<TimePoint> due;
   if (held_) due = held_until_;
-  for (const auto& [exchange, group] : groups_) {
-    const auto of_group = group.machine.next_deadline();
-    if (of_group) due = std::min(due.value_or(*of_group), *of_group);
-  }
+  const auto sooner = [&](std::optional<TimePoint> time) {
+    if (time) due = std::min(due.value_or(*time), *time);
+  };
+  if (busy_) sooner(claims_.looks_at());
+  for (const auto& [exchange, group] : groups_) sooner(group.machine.next_deadline());
   return due;
 }
 
 Duration GroupReduceMachine::piece_wait() const {
   const Group* const group = ended_last_ ? find(*ended_last_) : find(at_.exchange);
   return group != nullptr ? group->machine.piece_wait() : options_.exchange.pieces.initial;
-}
-
-std::optional<Duration> GroupReduceMachine::pace() const {
-  const Group* const group = ended_last_ ? find(*ended_last_) : nullptr;
-  return group != nullptr ? group->machine.pace() : std::nullopt;
-}
-
-bool GroupReduceMachine::is_explainable(Progress at) const {
-  const Group* group = find(at_.exchange);
-  if (group == nullptr && ended_last_) group = find(*ended_last_);
-  return group == nullptr || group->machine.is_explainable(at);
 }
 
 bool GroupReduceMachine::takes_part(Member member, Progress at) const {
@@ -111,9 +108,11 @@ void GroupReduceMachine::handle(Begin& begin) {
   begin_now();
 }
 
-// It gave up its exchange for the model, unless that was for a quorum's.
-void GroupReduceMachine::handle(Copied& copied) {
-  if (find(at_.exchange) != nullptr) give(at_.exchange, copied);
+void GroupReduceMachine::handle(Copied&) {
+  copied_ = true;
+  if (const auto teller = std::exchange(followed_, std::nullopt)) {
+    records_->came_true(names_[*teller]);
+  }
 }
 
 void GroupReduceMachine::handle(LinkUp& up) {
@@ -133,7 +132,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
   }
   // However far it has come: two that copied each other's model would both wait.
   if (up.at && !gives_way(*up.at) && up.at->exchange > at_.exchange + kKept) {
-    hear_of_further(up.member, up.at->exchange);
+    hear_of_elsewhere(up.member, *up.at);
   }
   if (held_ && (!is_starting_ || has_met_all())) begin_now();
   if (outranked_by_ && busy_) copy_model_of_quorum();
@@ -145,6 +144,7 @@ void GroupReduceMachine::handle(LinkDown& down) {
   if (!peer.down_since) peer.down_since = now_;
   if (!is_down(peer)) return;
   reach(down.member, false);
+  claims_.forget(down.member);
   for (auto& [exchange, group] : groups_) {
     const auto place = place_of(group.members, down.member);
     if (place) perform(exchange, group.machine.on(LinkDown{*place}, now_));
@@ -155,23 +155,32 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   Note& note = came.note;
   if (came.from >= peers_.size() || came.from == self_ || note.epoch != epoch_) return;
   if (note.at.backed > note.at.exchange) return;
-  peers_[came.from].missed = 0;
+  const bool is_near = note.at.exchange + kNear >= at_.exchange;
+  if (is_near && !is_answer(note)) peers_[came.from].missed = 0;
   if (one_gives_way(came.from, note)) return;
   const Exchange exchange = note.at.exchange;
+  if (is_answer(note) && find(exchange) == nullptr) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
-  if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, exchange);
+  if (std::holds_alternative<reduce::Ahead>(note.what))
+    return hear_of_elsewhere(came.from, note.at);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
-    if (wants_an_answer(note)) send(came.from, exchange, note.attempt, reduce::Wait{});
-    return hear_of_further(came.from, exchange);
+    if (wants_an_answer(note)) {
+      put_off_[came.from] = exchange;
+      send(came.from, exchange, note.attempt, reduce::Wait{});
+    }
+    return hear_of_elsewhere(came.from, note.at);
   }
   if (exchange < at_.exchange && find(exchange) == nullptr) {
     if (wants_an_answer(note)) tell_where_we_are(came.from);
     return;
   }
   const auto place = place_of(open(exchange).members, came.from);
-  if (!place) return;
+  if (!place) {  // asks all members
+    if (wants_an_answer(note) && exchange < at_.exchange) tell_where_we_are(came.from);
+    return;
+  }
   note.at = of_machine(exchange);
   give(exchange, NoteReceived{*place, std::move(note)});
 }
@@ -188,6 +197,7 @@ void GroupReduceMachine::handle(PieceReceived& came) {
 
 void GroupReduceMachine::handle(Tick&) {
   if (held_ && now_ >= held_until_) begin_now();
+  if (busy_ && claims_.looks_at() && now_ >= *claims_.looks_at()) look_ahead();
   for (auto& [exchange, group] : groups_) {
     const auto due = group.machine.next_deadline();
     if (due && *due <= now_) perform(exchange, group.machine.on(Tick{}, now_));
@@ -223,6 +233,16 @@ void GroupReduceMachine::begin_now() {
   if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
   const Exchange former = std::exchange(at_, begin.at).exchange;
   forget_groups(former);
+  claims_.begin(at_);
+  if (const auto teller = std::exchange(followed_, std::nullopt)) {
+    claims_.came_to_nothing(*teller, now_, options_.exchange.answer);
+    records_->came_to_nothing(names_[*teller], now_, options_.exchange.answer);
+  }
+  if (std::exchange(copied_, false)) {
+    claims_.pace().took(exchange, now_);
+    away_until_ = exchange + kAhead;
+    tell_put_off();
+  }
   busy_ = true;
   if (!is_minority()) outranked_by_.reset();
   if (outranked_by_) return copy_model_of_quorum();
@@ -233,7 +253,11 @@ void GroupReduceMachine::begin_now() {
   for (Member place = 0; place < group.members.size(); ++place) {
     if (peers_[group.members[place]].is_missing()) give(exchange, LinkDown{place});
   }
-  give(exchange, Begin{of_machine(exchange), begin.input, begin.distance_max});
+  give(exchange, Begin{.at = of_machine(exchange),
+                       .input = begin.input,
+                       .distance_max = begin.distance_max,
+                       .was_away = exchange < away_until_});
+  look_ahead();
 }
 
 // All that are not around the exchange that is about to begin, and those that were passed over for
@@ -243,15 +267,23 @@ void GroupReduceMachine::forget_groups(Exchange former) {
   const bool goes_back = at_.exchange < former;
   std::erase_if(groups_, [&](const auto& entry) {
     const auto& [of, group] = entry;
-    if (goes_back && of >= at_.exchange) return true;
-    if (of < at_.exchange && !group.machine.has_ended()) {
+    const bool is_left = goes_back ? of >= at_.exchange : of < at_.exchange;
+    if (is_left && !group.machine.has_ended()) {
       for (const Member member : group.members) {
         if (member != self_) tell_where_we_are(member);
       }
       return true;
     }
-    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + kAhead;
+    const bool is_old = of + kKept < at_.exchange && of != ended_last_;
+    return is_old || of > at_.exchange + kAhead || (is_left && goes_back);
   });
+}
+
+// Who waits for us in an exchange that the copied model has passed.
+void GroupReduceMachine::tell_put_off() {
+  for (const auto& [member, exchange] : std::exchange(put_off_, {})) {
+    if (exchange < at_.exchange) tell_where_we_are(member);
+  }
 }
 
 GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
@@ -279,7 +311,7 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   for (Member place = 0; place < group.members.size(); ++place) {
     const Peer& peer = peers_[group.members[place]];
     if (absent.contains(place)) continue;
-    if (peer.is_up()) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
+    if (peer.met) perform(exchange, group.machine.on(LinkUp{place, std::nullopt}, now_));
     if (is_down(peer)) perform(exchange, group.machine.on(LinkDown{place}, now_));
   }
   return group;
@@ -305,11 +337,6 @@ void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions)
     } else if (auto* finished = std::get_if<Finished>(&action)) {
       perform(group, std::move(*finished));
       continue;
-    } else if (auto* catch_up = std::get_if<CatchUp>(&action)) {
-      for (Member& donor : catch_up->donors) donor = group.members[donor];
-      remember_silent(group);
-      if (is_minority()) catch_up->next.backed = at_.backed;
-      busy_ = false;
     }
     actions_.push_back(std::move(action));
   }
@@ -325,6 +352,8 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
     if (is_missed) ++peers_[member].missed;
   }
   remember_silent(group);
+  if (2 * finished.members.size() > group.members.size()) claims_.pace().ended(exchange, now_);
+  is_left_out_ = !was_there;
   finished.at = at_;
   finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};
   at_ = finished.next;
@@ -342,21 +371,58 @@ void GroupReduceMachine::remember_silent(const Group& group) {
 
 // --- who is elsewhere ----------------------------------------------------------------------------
 
-// That member does not come to our exchange any more. Whether it is to be followed is for our group
-// to judge.
-void GroupReduceMachine::hear_of_further(Member from, Exchange exchange) {
-  if (exchange <= at_.exchange) return;
-  const auto place = place_of(open(at_.exchange).members, from);
-  if (!place) return;
-  if (exchange <= at_.exchange + kKept) return give(at_.exchange, LinkDown{*place});
-  give(at_.exchange,
-       NoteReceived{
-           *place, {.epoch = epoch_, .at = of_machine(exchange), .what = reduce::Ahead{{*place}}}});
+// That member does not come to our exchange; whether it is to be followed is another question.
+void GroupReduceMachine::hear_of_elsewhere(Member from, Progress theirs) {
+  if (theirs.exchange == at_.exchange) return;
+  if (const auto place = place_of(open(at_.exchange).members, from)) {
+    give(at_.exchange, LinkDown{*place});
+  }
+  if (theirs.exchange <= at_.exchange + kKept) return;
+  claims_.hear(from, {theirs, {from}, from});
+  look_ahead();
+}
+
+void GroupReduceMachine::look_ahead() {
+  if (!busy_ || catch_up() || !claims_.asks_others(now_, options_.exchange.answer)) return;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m != self_ && !claims_.has(m)) send(m, at_.exchange, 0, reduce::AskProgress{});
+  }
+}
+
+// To the furthest exchange that can be believed, whichever group the members are in that say so.
+bool GroupReduceMachine::catch_up() {
+  const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
+  auto further = claims_.believed(heard_others(), is_doubted, now_);
+  if (!further || further->next <= at_) return false;
+  further->donors = claims_.tellers(further->next);
+  if (!std::exchange(is_left_out_, true)) {
+    actions_.emplace_back(Say{LogLevel::kWarning, left_behind(*further, at_.exchange, names_)});
+  }
+  followed_ = further->teller;
+  leave_exchange();
+  actions_.emplace_back(CatchUp{further->next, std::move(further->donors)});
+  return true;
+}
+
+// For a model of others.
+void GroupReduceMachine::leave_exchange() {
+  busy_ = false;
+  const auto found = groups_.find(at_.exchange);
+  if (found == groups_.end() || !found->second.machine.busy()) return;
+  found->second.machine.set_aside(now_);
+  remember_silent(found->second);
+}
+
+std::size_t GroupReduceMachine::heard_others() const {
+  const auto heard = std::ranges::count_if(
+      peers_, [](const Peer& peer) { return !peer.is_missing() && !peer.down_since; });
+  return static_cast<std::size_t>(heard) - 1;  // without ourselves
 }
 
 // What a minority learned apart is not mixed with the models of a quorum.
 bool GroupReduceMachine::one_gives_way(Member from, const Note& note) {
   const Progress theirs = note.at;
+  if (is_answer(note)) return false;
   if (gives_way(theirs)) {
     if (wants_an_answer(note)) tell_where_we_are(from);
     return true;
@@ -381,8 +447,7 @@ bool GroupReduceMachine::is_outranked_by(Progress theirs) const {
 void GroupReduceMachine::copy_model_of_quorum() {
   const auto [from, theirs] = *std::exchange(outranked_by_, std::nullopt);
   returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
-  busy_ = false;
-  groups_.erase(at_.exchange);
+  leave_exchange();
   // Other members may not belong to that quorum.
   actions_.emplace_back(CatchUp{.next = theirs, .donors = {from}});
 }

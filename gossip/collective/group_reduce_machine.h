@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/collective/drawn_groups.h"
 #include "gossip/progress/quorum.h"
@@ -28,7 +29,9 @@ class GroupReduceMachine final : public Reducer {
   static constexpr Exchange kKept = 2;
   // Messages for exchanges further ahead than this change nothing but where their sender is.
   static constexpr Exchange kAhead = 4;
-  // A member that was missed so often is not waited for until it is heard.
+  // Who is so far behind comes nearer by a model that it copies.
+  static constexpr Exchange kNear = 16;
+  // A member that was missed so often is not waited for until it is heard near our exchange.
   static constexpr unsigned kMissedMax = 2;
 
   struct Options {
@@ -48,8 +51,8 @@ class GroupReduceMachine final : public Reducer {
   std::optional<TimePoint> next_deadline() const override;
   Duration piece_wait() const override;
   Memory memory() const override { return Memory::kWhole; }
-  bool is_explainable(Progress at) const override;
-  std::optional<Duration> pace() const override;
+  bool is_explainable(Progress at) const override { return claims_.is_explainable(at, now_); }
+  std::optional<Duration> pace() const override { return claims_.pace().usual(); }
   std::optional<EndedExchange> backed_mean() const override { return std::nullopt; }
   bool takes_part(Member member, Progress at) const override;
   std::size_t members() const override;
@@ -67,7 +70,6 @@ class GroupReduceMachine final : public Reducer {
     // Exchanges of ours in a row that ended without it, and nothing was heard of it meanwhile.
     unsigned missed = 0;
     bool is_missing() const { return missed >= kMissedMax; }
-    bool is_up() const { return met && !down_since; }
   };
 
   void handle(Begin& begin);
@@ -92,7 +94,12 @@ class GroupReduceMachine final : public Reducer {
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);
   void remember_silent(const Group& group);
-  void hear_of_further(Member from, Exchange exchange);
+  void tell_put_off();
+  void hear_of_elsewhere(Member from, Progress theirs);
+  void look_ahead();
+  bool catch_up();
+  void leave_exchange();
+  std::size_t heard_others() const;
   bool one_gives_way(Member from, const Note& note);
   bool gives_way(Progress theirs) const;
   bool is_outranked_by(Progress theirs) const;
@@ -121,6 +128,14 @@ class GroupReduceMachine final : public Reducer {
   std::map<Exchange, Group> groups_;    // around at_
   std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
   std::shared_ptr<MemberRecords> records_;
+  AheadClaims claims_;              // of all members, whatever group they are in
+  std::optional<Member> followed_;  // whose claim was believed, while a model is copied
+  bool is_left_out_ = false;        // ourselves, as was said last
+  bool copied_ = false;             // a model, and has not begun from it
+  // Exchanges before this one: others may have come to them while we were elsewhere.
+  Exchange away_until_ = 0;
+  // Who asked for something of an exchange that we were too far behind for: of the last one.
+  std::map<Member, Exchange> put_off_;
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;
   TimePoint returns_again_at_{};  // not before

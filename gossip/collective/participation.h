@@ -59,6 +59,7 @@ struct Participation {
   Progress at;
   Floats input;
   double distance_max;
+  bool was_away;
   TimePoint begun_at;
   Attempt promised = 0;  // takes part in nothing below
   TimePoint promised_at{};

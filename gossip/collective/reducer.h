@@ -36,6 +36,9 @@ struct Begin {  // local steps are done; an exchange that is left unfinished may
   // A mean that is further from `input` than this is wrong, and a piece that would lead to one is
   // refused (Reduction).
   double distance_max = std::numeric_limits<double>::infinity();
+  // It was elsewhere: others may have registered here in vain, or have ended this exchange. A
+  // gatherer asks them at once.
+  bool was_away = false;
 };
 // Agreement rests on neither of these. A new link gets again what may have been lost with the old
 // one; a lost one, or failure detection's word, ends the wait for that member early.

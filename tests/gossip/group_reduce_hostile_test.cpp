@@ -201,21 +201,99 @@ TEST_F(OneOfAGroup, AStrangersNotesDoNotCountAsTheGroups) {
   EXPECT_EQ(count<Finished>(answer), 0U);
 }
 
-// Two of its group say that they are further: they are followed, and strangers are not.
-// Two of its group say that they are further: they are followed, and strangers are not.
-TEST_F(OneOfAGroup, OnlyItsGroupDrawsAMemberAlong) {
+// Whichever group they are in: one is not believed before the pace is known, and two are.
+TEST_F(OneOfAGroup, AnyTwoMembersThatAreFurtherDrawAMemberAlong) {
   begin();
-  for (Member from = 1; from < kNetworkMembers; ++from) {
-    if (std::ranges::count(mates(), from) == 1) continue;
-    EXPECT_EQ(count<CatchUp>(tell(from, reduce::Ahead{{0, 1}}, 30)), 0U);
+  for (const Exchange said : {30U, 31U, 30U}) {
+    EXPECT_EQ(count<CatchUp>(tell(stranger(), reduce::Ahead{{0, 1}}, said)), 0U);
   }
-  EXPECT_EQ(count<CatchUp>(tell(mates()[0], reduce::Ahead{{0, 1}}, 30)), 0U);
-  const auto moved = tell(mates()[1], reduce::Ahead{{0, 1}}, 30);
+  const auto moved = tell(mates()[0], reduce::Ahead{{0, 1}}, 40);
   ASSERT_EQ(count<CatchUp>(moved), 1U);
   const auto& catch_up = std::get<CatchUp>(*std::ranges::find_if(
       moved, [](const Action& action) { return std::holds_alternative<CatchUp>(action); }));
-  EXPECT_EQ(catch_up.next, at(30));
-  for (const Member donor : catch_up.donors) EXPECT_EQ(std::ranges::count(mates(), donor), 1);
+  EXPECT_EQ(catch_up.next, at(30)) << "to which both of them have come";
+  EXPECT_THAT(catch_up.donors, ::testing::UnorderedElementsAre(stranger(), mates()[0]));
+}
+
+// As from those who are behind, where somebody said that this member is there.
+TEST_F(OneOfAGroup, AnswersThatNameAFarExchangeSayNothingOfWhereMembersAre) {
+  begin();
+  for (Member from = 1; from < kNetworkMembers; ++from) {
+    EXPECT_TRUE(tell(from, reduce::Wait{}, 30).empty());
+    EXPECT_TRUE(tell(from, reduce::NotYet{}, 30).empty());
+  }
+  EXPECT_EQ(count<CatchUp>(tell(1, reduce::Ahead{{0, 1}}, 40)), 0U);
+}
+
+// What it promised in the exchange that it left holds, and the word of who led it away is doubted.
+TEST_F(OneOfAGroup, WhereNobodyGivesAModelItGoesOnWithWhatItPromised) {
+  const auto place_of_self = [&] {
+    const std::vector<Member> group = kDraw.group_of(0, 10);
+    return static_cast<std::size_t>(std::ranges::find(group, 0U) - group.begin());
+  };
+  ASSERT_EQ(place_of_self(), 0U) << "the first gatherer";
+  begin();
+  // The last one of the group gathers the next attempt.
+  const auto group_size = static_cast<Attempt>(mates().size() + 1);
+  const Member last = mates().back();
+  EXPECT_EQ(
+      sent_notes<reduce::Register>(give(note(last, reduce::Ask{}, 10, group_size)), last).size(),
+      1U);
+  const Member first = mates()[0];
+  (void)tell(stranger(), reduce::Ahead{{0, 1}}, 30);
+  ASSERT_EQ(count<CatchUp>(tell(first, reduce::Ahead{{0, 1}}, 30)), 1U);
+  const auto resumed = give(Begin{at(10), share({1, 2, 3})});
+  EXPECT_EQ(count<CatchUp>(resumed), 0U);
+  const auto asked = tell(first, reduce::Register{}, 10);  // in attempt 1
+  const auto answers = sent_notes<reduce::Ask>(asked, first);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_GE(answers[0].attempt, group_size);
+  EXPECT_EQ(count<CatchUp>(tell(stranger(), reduce::Ahead{{0, 1}}, 30)), 0U);
+  EXPECT_EQ(count<CatchUp>(tell(first, reduce::Ahead{{0, 1}}, 30)), 0U);
+}
+
+// A member that is always late is named and not waited for any more, also where the exchanges that
+// it holds up are left for the model of others, who have gone on meanwhile.
+TEST_F(OneOfAGroup, WhoIsLateIsChargedAlsoInAnExchangeThatIsLeft) {
+  Exchange exchange = 10;
+  const Member late = mates(exchange).back();
+  bool is_named = false;
+  for (int i = 0; i < 20 && !is_named; ++i) {
+    while (std::ranges::count(mates(exchange), late) == 0) ++exchange;
+    for (const Action& action : give(Begin{at(exchange), share({1, 2, 3})})) {
+      const auto* const said = std::get_if<Say>(&action);
+      is_named = is_named || (said != nullptr &&
+                              said->line.find("has held up the others") != std::string::npos);
+    }
+    std::vector<Member> in_time = mates(exchange);
+    std::erase(in_time, late);
+    for (const Member mate : in_time) (void)tell(mate, reduce::Register{}, exchange);
+    now_ += std::chrono::milliseconds(900);
+    const Exchange next = exchange + 5;
+    (void)tell(stranger(exchange), reduce::Ahead{{0, 1}}, next);
+    ASSERT_EQ(count<CatchUp>(tell(in_time[0], reduce::Ahead{{0, 1}}, next)), 1U) << exchange;
+    give(Copied{});
+    exchange = next;
+  }
+  EXPECT_TRUE(is_named);
+}
+
+// They may have registered with it while it was behind, or have ended the exchange. Whoever waits
+// for it in one that it passed over hears where it is.
+TEST_F(OneOfAGroup, WhoCopiedAModelAsksItsGroupAtOnce) {
+  (void)tell(stranger(30), reduce::Ahead{{0, 1}}, 30);
+  begin();
+  const Member waits = mates(20)[0];
+  const auto moved = tell(waits, reduce::Register{}, 20);
+  EXPECT_EQ(sent_notes<reduce::Wait>(moved, waits).size(), 1U);
+  ASSERT_EQ(count<CatchUp>(moved), 1U);
+  give(Copied{});
+  const auto begun = give(Begin{at(30), share({1, 2, 3})});
+  EXPECT_FALSE(sent_notes<reduce::Ahead>(begun, waits).empty()) << "it is passed over";
+  ASSERT_EQ(kDraw.group_of(0, 30).front(), 0U) << "it gathers";
+  for (const Member mate : mates(30)) {
+    EXPECT_EQ(sent_notes<reduce::Ask>(begun, mate).size(), 1U) << mate;
+  }
 }
 
 // Who asks for a mean that is gone is told where this member is.

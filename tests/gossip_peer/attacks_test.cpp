@@ -207,9 +207,6 @@ class OneOfFiveAttacks : public ::testing::TestWithParam<Setting> {
   bool is_all_reduce() const {
     return std::string_view(GetParam().algorithm).starts_with("all-reduce");
   }
-  bool is_in_groups() const {
-    return std::string_view(GetParam().algorithm).find("group") != std::string_view::npos;
-  }
   // Members that hear it, by their places.
   std::vector<std::size_t> neighbours() const {
     if (GetParam().topology == std::string("ring")) return {0, 3};
@@ -336,9 +333,7 @@ TEST_P(OneOfFiveAttacks, ByClaimingToBeFarAhead) {
     const Outcome outcome =
         attacked(fmt::format("exchange {}", exchange),
                  [exchange](PeerWorld& world) { claim_to_be_at(world, exchange); });
-    // In a group it may be the only other one, and is believed ever more seldom: each time costs
-    // the wait for a model.
-    is_in_groups() && exchange <= kSteps ? expect_accurate(outcome) : expect_unharmed(outcome);
+    expect_unharmed(outcome);
     if (exchange <= kSteps) continue;
     for (const std::size_t i : neighbours()) {
       EXPECT_THAT(outcome.said[i],
