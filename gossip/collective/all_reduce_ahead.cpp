@@ -96,6 +96,10 @@ void AllReduceMachine::set_aside(TimePoint now) {
   due_ = next_deadline();
 }
 
+void AllReduceMachine::forget_mean() {
+  if (given_up_) given_up_->current.held = {};
+}
+
 // The others have ended this exchange while we waited. The member that we waited for may not hear
 // us, so another one is asked next time.
 void AllReduceMachine::note_unheard() {

@@ -42,6 +42,8 @@ class AllReduceMachine final : public Reducer {
   // silent. A Begin of it goes on with what was promised and held; any other forgets that.
   // Requires: busy().
   void set_aside(TimePoint now);
+  // That of the exchange that was left: the model that was copied takes its place.
+  void forget_mean();
 
   std::vector<Action> on(Event event, TimePoint now) override;
   std::optional<TimePoint> next_deadline() const override;

@@ -242,6 +242,8 @@ void GroupReduceMachine::begin_now() {
     claims_.pace().took(exchange, now_);
     away_until_ = exchange + kAhead;
     tell_put_off();
+    // A mean that was held apart is of no exchange of a quorum, also of one with the same number.
+    if (exchange == former && find(exchange) != nullptr) groups_.at(exchange).machine.forget_mean();
   }
   busy_ = true;
   if (!is_minority()) outranked_by_.reset();

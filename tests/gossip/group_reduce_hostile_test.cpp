@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "gossip/collective/group_reduce_machine.h"
 #include "tests/gossip/reduce_network.h"
@@ -94,6 +98,52 @@ TEST_F(OneOfAGroup, AMinorityCopiesTheModelOfTheMemberThatHasAQuorum) {
   ASSERT_EQ(count<CatchUp>(actions), 1U);
   EXPECT_THAT(std::get<CatchUp>(actions.back()).donors, ::testing::ElementsAre(5U));
   EXPECT_EQ(std::get<CatchUp>(actions.back()).next, at(6));
+}
+
+// Also where the quorum is at an exchange of the same number: a mean that the minority held in it
+// is not offered to those with a quorum.
+TEST_F(OneOfAGroup, AMinorityThatCopiedTheModelOfAQuorumForgetsTheMeanThatItHeld) {
+  const Progress where{.backed = 3, .exchange = 10};
+  const Member mate = mates()[0];
+  std::map<Member, GroupReduceMachine> minority;
+  for (const Member self : {Member{0}, mate}) {
+    auto& machine = minority
+                        .emplace(std::piecewise_construct, std::tuple(self),
+                                 std::tuple(GroupReduceMachine::Options{}, Epoch{1}, kDraw, self,
+                                            member_names(kNetworkMembers), where,
+                                            std::set<Member>{mates()[1], mates()[2]},
+                                            protocol::Support{.minority = true, .backed = 3}, now_))
+                        .first->second;
+    for (Member member = 0; member < kNetworkMembers; ++member) {
+      const bool is_absent = member == mates()[1] || member == mates()[2];
+      if (!is_absent) (void)machine.on(LinkUp{member, std::nullopt}, now_);
+    }
+  }
+  std::vector<std::pair<Member, Action>> sent;
+  const auto act = [&](Member self, Event event) {
+    for (Action& action : minority.at(self).on(std::move(event), now_))
+      sent.emplace_back(self, action);
+  };
+  for (const Member self : {mate, Member{0}}) act(self, Begin{where, share({1, 2, 3})});
+  while (!sent.empty()) {
+    const auto [from, action] = std::move(sent.front());
+    sent.erase(sent.begin());
+    if (const auto* its = std::get_if<SendNote>(&action)) {
+      const bool is_done = std::holds_alternative<reduce::Done>(its->note.what);
+      if (is_done || !minority.contains(its->to)) continue;  // nobody commits
+      act(its->to, NoteReceived{from, its->note});
+    } else if (const auto* piece = std::get_if<SendPiece>(&action)) {
+      act(piece->to,
+          PieceReceived{from, 1, piece->at, piece->attempt, piece->place, piece->floats});
+    }
+  }
+  auto& ours = minority.at(mate);
+  const auto leaves = ours.on(note(stranger(), reduce::Register{}, 10, 1), now_);
+  ASSERT_EQ(count<CatchUp>(leaves), 1U);
+  (void)ours.on(Copied{}, now_);
+  const auto begun = sent_notes<reduce::Register>(ours.on(Begin{at(10), share({4, 5, 6})}, now_));
+  ASSERT_FALSE(begun.empty());
+  for (const auto& its : begun) EXPECT_FALSE(its.held.has_value());
 }
 
 // At the start two links may be made between two members, one of which ends.
