@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "gossip/collective/all_reduce_machine.h"
 
@@ -91,7 +92,7 @@ void AllReduceMachine::report() {
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if (gather.asked_at() || gather.list() != nullptr) return;
     if (!is_first || is_minority) return ask_all();
-    if (c.was_away) return call_in();
+    if (std::exchange(c.was_away, false)) return call_in();
     // A member that we do not hear may be gathering the others.
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;

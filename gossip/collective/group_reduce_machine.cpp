@@ -132,7 +132,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
   }
   // However far it has come: two that copied each other's model would both wait.
   if (up.at && !gives_way(*up.at) && up.at->exchange > at_.exchange + kKept) {
-    hear_of_elsewhere(up.member, *up.at);
+    hear_of_further(up.member, *up.at);
   }
   if (held_ && (!is_starting_ || has_met_all())) begin_now();
   if (outranked_by_ && busy_) copy_model_of_quorum();
@@ -162,15 +162,14 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   if (is_answer(note) && find(exchange) == nullptr) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
-  if (std::holds_alternative<reduce::Ahead>(note.what))
-    return hear_of_elsewhere(came.from, note.at);
+  if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, note.at);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
     if (wants_an_answer(note)) {
       put_off_[came.from] = exchange;
       send(came.from, exchange, note.attempt, reduce::Wait{});
     }
-    return hear_of_elsewhere(came.from, note.at);
+    return hear_of_further(came.from, note.at);
   }
   if (exchange < at_.exchange && find(exchange) == nullptr) {
     if (wants_an_answer(note)) tell_where_we_are(came.from);
@@ -269,15 +268,14 @@ void GroupReduceMachine::forget_groups(Exchange former) {
   const bool goes_back = at_.exchange < former;
   std::erase_if(groups_, [&](const auto& entry) {
     const auto& [of, group] = entry;
-    const bool is_left = goes_back ? of >= at_.exchange : of < at_.exchange;
-    if (is_left && !group.machine.has_ended()) {
+    if (goes_back && of >= at_.exchange) return true;
+    if (of < at_.exchange && !group.machine.has_ended()) {
       for (const Member member : group.members) {
         if (member != self_) tell_where_we_are(member);
       }
       return true;
     }
-    const bool is_old = of + kKept < at_.exchange && of != ended_last_;
-    return is_old || of > at_.exchange + kAhead || (is_left && goes_back);
+    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + kAhead;
   });
 }
 
@@ -373,9 +371,10 @@ void GroupReduceMachine::remember_silent(const Group& group) {
 
 // --- who is elsewhere ----------------------------------------------------------------------------
 
-// That member does not come to our exchange; whether it is to be followed is another question.
-void GroupReduceMachine::hear_of_elsewhere(Member from, Progress theirs) {
-  if (theirs.exchange == at_.exchange) return;
+// That member does not come to our exchange any more; whether it is to be followed is another
+// question.
+void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
+  if (theirs.exchange <= at_.exchange) return;
   if (const auto place = place_of(open(at_.exchange).members, from)) {
     give(at_.exchange, LinkDown{*place});
   }

@@ -95,7 +95,7 @@ class GroupReduceMachine final : public Reducer {
   void perform(const Group& group, Finished finished);
   void remember_silent(const Group& group);
   void tell_put_off();
-  void hear_of_elsewhere(Member from, Progress theirs);
+  void hear_of_further(Member from, Progress theirs);
   void look_ahead();
   bool catch_up();
   void leave_exchange();
