@@ -83,12 +83,16 @@ void AllReduceMachine::give_up(std::optional<Member> teller) {
 }
 
 void AllReduceMachine::set_aside(TimePoint now) {
-  now_ = now;
+  begin_event(now);
   const auto asked_at = current_->probed_at;
-  const bool may_judge = asked_at && now_ >= *asked_at + options_.answer / Gathering::kGraceParts;
+  const Duration grace = options_.answer / Gathering::kGraceParts;
+  const bool may_judge = asked_at && now_ >= std::max(*asked_at, stopped_until_) + grace;
   for (Member m = 0; may_judge && m < names_.size(); ++m) {
     const bool has_answered = liveness_.heard_at(m) >= *asked_at;
-    if (liveness_.is_met(m) && !has_answered) liveness_.call_silent(m, *asked_at);
+    // Whose link is lost, or who is known to be elsewhere, may be there all the same.
+    if (liveness_.is_met(m) && !liveness_.lost_at(m) && !has_answered) {
+      liveness_.call_silent(m, *asked_at);
+    }
   }
   // Else whoever is late each time would never be found out where the others go on meanwhile.
   if (gather_ && gather_->list() == nullptr) charge_late();

@@ -119,6 +119,7 @@ void AllReduceMachine::charge_waits() {
 void AllReduceMachine::charge_late() {
   if (!charges_waits()) return;
   for (const Member m : gather_->stragglers(view())) {
+    if (liveness_.lost_at(m)) continue;  // it went elsewhere a moment ago
     records_->was_late(names_[self_], names_[m], charged_wait(*gather_->most_at()), now_);
   }
 }

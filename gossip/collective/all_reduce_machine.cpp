@@ -41,16 +41,19 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
 }
 
 std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
-  now_ = now;
-  if (due_ && now_ > *due_ + kStopped) {
-    stopped_until_ = now_;
-    if (current_) current_->resume(now_);
-    if (gather_) gather_->resume(view());
-  }
+  begin_event(now);
   std::visit([this](auto& e) { handle(e); }, event);
   if (gather_ && gather_->is_due(view())) close();
   due_ = next_deadline();
   return std::exchange(actions_, {});
+}
+
+void AllReduceMachine::begin_event(TimePoint now) {
+  now_ = now;
+  if (!due_ || now_ <= *due_ + kStopped) return;
+  stopped_until_ = now_;
+  if (current_) current_->resume(now_);
+  if (gather_) gather_->resume(view());
 }
 
 std::optional<TimePoint> AllReduceMachine::next_deadline() const {

@@ -86,6 +86,7 @@ class AllReduceMachine final : public Reducer {
     Duration lateness_max{};
   };
 
+  void begin_event(TimePoint now);
   void handle(Begin&);
   void handle(Copied&);
   void handle(LinkUp&);

@@ -67,7 +67,7 @@ class GroupReduceMachine final : public Reducer {
   struct Peer {
     bool met = false;
     std::optional<TimePoint> down_since;  // its link, as far as was said
-    // Exchanges of ours in a row that ended without it, and nothing was heard of it meanwhile.
+    // Exchanges of ours in a row that ended without it, and it did not come near meanwhile.
     unsigned missed = 0;
     bool is_missing() const { return missed >= kMissedMax; }
   };

@@ -63,7 +63,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
 std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
   now_ = now;
   std::visit([this](auto& e) { handle(e); }, event);
-  if (state_ == State::kPacing && awaits_others_ && !nearest_behind()) move_on();
+  if (state_ == State::kPacing && awaits_others_since_ && !nearest_behind()) move_on();
   return std::exchange(actions_, {});
 }
 
@@ -374,15 +374,18 @@ void ExchangeMachine::handle(const Mixed& mixed) {
                   [this](const auto& a) { return a.first + kLateExchangesMax < exchange_; });
   }
   const auto others = others_come_at();
-  awaits_others_ = others.has_value();
-  const auto until = others ? others : held_back_until();
-  if (!until) return move_on();
+  const auto until = std::max(others, held_back_until());  // none is before all others
+  if (!until || *until <= now_) return move_on();
   state_ = State::kPacing;
   resume_ = *until;
+  if (others) awaits_others_since_ = now_;
 }
 
 // Between two exchanges: where the next one is.
 void ExchangeMachine::move_on() {
+  if (const auto since = std::exchange(awaits_others_since_, std::nullopt)) {
+    waits_for_others_.spend(now_ - *since, now_);
+  }
   if (rejoin_majority()) return;
   // On directed graphs others may be ahead by as much as a word takes to reach them, and wait for
   // us there. To leave out exchanges for less would take messages from others, who would leave out
@@ -410,18 +413,16 @@ void ExchangeMachine::move_on() {
 
 // --- without a quorum ---------------------------------------------------------------------------
 
-// Where the nearest is, if all that said in this exchange where they are are further behind than a
-// word takes to spread, two at least where there are two: so it is where this peer was alone for
-// less time than it takes to see that.
+// Where the nearest neighbour is, if all are further behind than a word takes to spread, and two
+// said so in this exchange, or the only one. A peer that was alone for a short time finds them so.
 std::optional<Exchange> ExchangeMachine::nearest_behind() const {
   std::size_t there = 0;
   std::vector<Exchange> said;
   for (const auto& [member, neighbour] : neighbours_) {
     if (!is_heeded(neighbour)) continue;
     ++there;
-    if (neighbour.support_at < began_) continue;
     if (!is_past(neighbour)) return std::nullopt;
-    said.push_back(neighbour.latest);
+    if (neighbour.support_at >= began_) said.push_back(neighbour.latest);
   }
   if (said.empty() || said.size() < std::min(there, AheadBound::kWitnesses)) return std::nullopt;
   return std::ranges::max(said);
@@ -430,14 +431,12 @@ std::optional<Exchange> ExchangeMachine::nearest_behind() const {
 // They do not follow a single one, and their messages come too late: it waits until one is here,
 // and for as long as the nearest may take.
 std::optional<TimePoint> ExchangeMachine::others_come_at() {
-  if (heard_count_ > 0) waits_for_others_until_.reset();
   const auto nearest = nearest_behind();
-  if (heard_count_ > 0 || !nearest || quorum_.is_minority(now_)) return std::nullopt;
-  if (!waits_for_others_until_) waits_for_others_until_ = now_ + options_.patience_max;
+  const bool is_over = step() >= options_.schedule.steps;
+  if (heard_count_ > 0 || !nearest || is_over || quorum_.is_minority(now_)) return std::nullopt;
   const double seconds =
       static_cast<double>(exchange_ - *nearest) * to_seconds(quorum_.pace(work_));
-  const double most = to_seconds(*waits_for_others_until_ - now_);
-  if (most <= 0) return std::nullopt;
+  const double most = to_seconds(waits_for_others_.left(options_.patience_max, now_));
   return now_ + from_seconds(std::min(seconds, most));
 }
 

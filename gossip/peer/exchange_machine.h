@@ -328,9 +328,8 @@ class ExchangeMachine {
   SeldomLine slow_;            // who lets others wait
   bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
   TimePoint resume_{};         // kPacing: until
-  bool awaits_others_ = false;  // the same, and until one of them is here
-  // Nobody was heard since, and those who are behind are waited for no longer.
-  std::optional<TimePoint> waits_for_others_until_;
+  std::optional<TimePoint> awaits_others_since_;  // the same, or until one of them is here
+  WaitBudget waits_for_others_;                   // that are behind
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found

@@ -146,7 +146,6 @@ TEST_F(WhoSlept, BelievesASingleDonorNoFurtherThanASingleMember) {
   EXPECT_LE(machine_->exchange(), 4 * 803 + 12);
 }
 
-// Its donors' word does not move a peer back to before it lost its quorum.
 // It was alone and did more exchanges than the others, who do not follow a single one.
 class WhoIsFarAhead : public ::testing::Test {
  protected:
@@ -185,7 +184,8 @@ class WhoIsFarAhead : public ::testing::Test {
   Result<std::unique_ptr<const topologies::Topology>> topology_ =
       topologies::Topology::make({.spec = "ring", .nodes = 5});
   ExchangeOptions options_;
-  TimePoint now_{std::chrono::hours(1)};
+  const TimePoint begun_{std::chrono::hours(1)};
+  TimePoint now_ = begun_;
   std::optional<ExchangeMachine> machine_;
 };
 
@@ -228,13 +228,20 @@ TEST_F(WhoIsFarAhead, IsHeldUpOnceByThoseWhoNeverCome) {
   exchange(1, 1);
   EXPECT_EQ(waits(), kOurs * std::chrono::seconds(1));
   exchange(1, 1);
-  EXPECT_LE(waits(), options_.patience_max - kOurs * std::chrono::seconds(1));
+  const Duration left = options_.patience_max - kOurs * std::chrono::seconds(1);
+  EXPECT_LE(waits(), left + (now_ - begun_) / WaitBudget::kForgiven);
+  Duration all{};
+  const TimePoint since = now_;
   for (int i = 0; i < 20; ++i) {
     exchange(1, 1);
-    EXPECT_LT(waits(), std::chrono::seconds(1)) << "no longer than who is silent";
+    const Duration wait = waits();
+    EXPECT_LE(wait, std::chrono::seconds(5));
+    all += wait;
   }
+  EXPECT_LE(all, (now_ - since) / 2);
 }
 
+// Its donors' word does not move a peer back to before it lost its quorum.
 TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
   ExchangeOptions options;
