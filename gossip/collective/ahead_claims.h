@@ -33,8 +33,8 @@ class AheadClaims {
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
-  // The furthest that can be believed; `others`: members that can be heard at all; who is doubted
-  // is believed only as one of more than half of the members.
+  // The furthest claim that can be believed. `others`: how many members can be heard. A doubted
+  // member counts only where more than half of all members say the same.
   std::optional<Further> believed(std::size_t others,
                                   const std::function<bool(protocol::Member)>& is_doubted,
                                   TimePoint now) const;

@@ -89,12 +89,12 @@ void AllReduceMachine::set_aside(TimePoint now) {
   const bool may_judge = asked_at && now_ >= std::max(*asked_at, stopped_until_) + grace;
   for (Member m = 0; may_judge && m < names_.size(); ++m) {
     const bool has_answered = liveness_.heard_at(m) >= *asked_at;
-    // Whose link is lost, or who is known to be elsewhere, may be there all the same.
+    // A lost link, or word that it is elsewhere, already explains why it does not answer.
     if (liveness_.is_met(m) && !liveness_.lost_at(m) && !has_answered) {
       liveness_.call_silent(m, *asked_at);
     }
   }
-  // Else whoever is late each time would never be found out where the others go on meanwhile.
+  // A member that is always late would never be charged if such exchanges did not count.
   if (gather_ && gather_->list() == nullptr) charge_late();
   give_up(std::nullopt);
   due_ = next_deadline();

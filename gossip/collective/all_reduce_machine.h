@@ -38,9 +38,9 @@ class AllReduceMachine final : public Reducer {
   // Of members, in place of records of its own. Requires: no event yet.
   void share(std::shared_ptr<MemberRecords> records) { records_ = std::move(records); }
 
-  // The exchange at hand is left for a model of others. Who was asked in it and has not answered is
-  // silent. A Begin of it goes on with what was promised and held; any other forgets that.
-  // Requires: busy().
+  // Leaves the exchange at hand, so that the model of others can be copied. Members that were asked
+  // and have not answered count as silent. A Begin of the same exchange goes on with what was
+  // promised and held; any other Begin forgets that. Requires: busy().
   void set_aside(TimePoint now);
   // That of the exchange that was left: the model that was copied takes its place.
   void forget_mean();

@@ -101,7 +101,7 @@ void AllReduceMachine::report() {
   send(to, c.at, c.promised, std::move(own));
 }
 
-// Nobody is given less time to come: they may still train.
+// A question alone: the time that members have to register stays as it is, since they may train.
 void AllReduceMachine::call_in() {
   for (Member m = 0; m < names_.size(); ++m) {
     if (m != self_) send(m, current_->at, current_->promised, reduce::Ask{});

@@ -430,7 +430,7 @@ std::optional<Exchange> ExchangeMachine::nearest_behind() const {
 
 // They do not follow a single one, and their messages come too late: it waits until one is here,
 // and for as long as the nearest may take.
-std::optional<TimePoint> ExchangeMachine::others_come_at() {
+std::optional<TimePoint> ExchangeMachine::others_come_at() const {
   const auto nearest = nearest_behind();
   const bool is_over = step() >= options_.schedule.steps;
   if (heard_count_ > 0 || !nearest || is_over || quorum_.is_minority(now_)) return std::nullopt;

@@ -295,7 +295,7 @@ class ExchangeMachine {
   void go_to(exchange::Exchange target);
   std::optional<TimePoint> held_back_until() const;
   std::optional<exchange::Exchange> nearest_behind() const;
-  std::optional<TimePoint> others_come_at();
+  std::optional<TimePoint> others_come_at() const;
   exchange::Exchange era_grid() const;
   bool begins_too_often() const;
   exchange::Exchange plannable_until() const;
@@ -328,8 +328,8 @@ class ExchangeMachine {
   SeldomLine slow_;            // who lets others wait
   bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
   TimePoint resume_{};         // kPacing: until
-  std::optional<TimePoint> awaits_others_since_;  // the same, or until one of them is here
-  WaitBudget waits_for_others_;                   // that are behind
+  std::optional<TimePoint> awaits_others_since_;  // kPacing: for neighbours that are behind
+  WaitBudget waits_for_others_;                   // how long those may hold us up
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found

@@ -20,9 +20,12 @@ using starling::testing::PeerWorld;
 using starling::testing::run_of;
 using starling::testing::simulated_models;
 
-NetOptions in_groups(std::uint64_t steps, std::uint32_t nodes, std::uint32_t group) {
-  return testing::small_network_of_steps(steps, "ring", nodes,
-                                         fmt::format("all-reduce:group={}", group));
+NetOptions in_groups(std::uint64_t steps, std::uint32_t nodes, std::uint32_t group,
+                     std::uint64_t seed = 1) {
+  NetOptions options = testing::small_network_of_steps(steps, "ring", nodes,
+                                                       fmt::format("all-reduce:group={}", group));
+  options.run.seed = seed;
+  return options;
 }
 
 Exchange exchange_of(const PeerWorld& world, std::size_t i) { return world.progress(i).exchange; }
@@ -82,9 +85,7 @@ TEST(PeersInGroups, AreNotAsSlowAsTheSlowest) {
     Exchange undisturbed = 0;
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
       SCOPED_TRACE(fmt::format("{} in groups of {}, {} s, seed {}", nodes, group, seconds, seed));
-      NetOptions options = in_groups(1'000'000, nodes, group);
-      options.run.seed = seed;
-      PeerWorld world(options, seed);
+      PeerWorld world(in_groups(1'000'000, nodes, group, seed), seed);
       world.phase = [&world] { return from_seconds(world.rng.uniform(0.015, 0.025)); };
       world.begin();
       world.run_to_exchange(0, 20);
@@ -128,9 +129,7 @@ TEST(PeersInGroups, OneHeldLinkIsRemembered) {
       for (const bool both : {true, false}) {
         SCOPED_TRACE(fmt::format("{} peers in groups of {}, seed {}, {}", nodes, group, seed,
                                  both ? "both ways" : "one way"));
-        NetOptions options = in_groups(100'000, nodes, group);
-        options.run.seed = seed;
-        PeerWorld world(options, seed);
+        PeerWorld world(in_groups(100'000, nodes, group, seed), seed);
         world.phase = [&world] { return from_seconds(world.rng.uniform(0.05, 0.1)); };
         world.begin();
         world.run_to_exchange(0, 20);
@@ -211,7 +210,7 @@ TEST(PeersInGroups, AreNotHeldUpForEver) {
     world.run_for(150s);
     const Exchange ended = exchange_of(world, 0) - before;
     if (undisturbed == 0) undisturbed = ended;
-    EXPECT_GT(ended, undisturbed * 2 / 3);  // pieces: 72 to 90 % over ten seeds
+    EXPECT_GT(ended, undisturbed * 3 / 4);
     for (std::size_t i = 0; i < 9; ++i) {
       if (i == kLiar) continue;
       for (const std::string& line : world.said(i)) {
@@ -286,9 +285,7 @@ TEST(PeersInGroups, StandStillShortlyWhereSomeAreStartedAnew) {
       const Duration away = seed % 2 == 0 ? 1500ms : 3s;
       SCOPED_TRACE(fmt::format("{} of {} anew after {} s, seed {}", anew.size(), nodes,
                                to_seconds(away), seed));
-      NetOptions options = in_groups(100'000, nodes, 3);
-      options.run.seed = seed;
-      PeerWorld world(options, seed);
+      PeerWorld world(in_groups(100'000, nodes, 3, seed), seed);
       world.phase = [&world] { return std::chrono::milliseconds(5 + world.rng.below(5)); };
       world.begin();
       world.run_to_exchange(0, 300);
