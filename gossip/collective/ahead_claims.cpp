@@ -31,7 +31,7 @@ void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
 }
 
 // As far as the i furthest say, they are i witnesses.
-std::optional<AheadClaims::Further> AheadClaims::believed(
+std::optional<AheadClaims::Believed> AheadClaims::believed(
     std::size_t others, const std::function<bool(Member)>& is_doubted, TimePoint now) const {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
@@ -40,13 +40,15 @@ std::optional<AheadClaims::Further> AheadClaims::believed(
   }
   std::ranges::stable_sort(
       claims, [](const Claim* a, const Claim* b) { return a->further.next > b->further.next; });
-  std::size_t trusted = 0;
+  std::vector<Member> witnesses;
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    const bool are_most = 2 * (i + 1) > claims_.size();
-    const bool is_witness = !is_doubted(claims[i]->further.teller);
-    if (is_witness) ++trusted;
-    const bool is_confirmed = is_witness && is_believed(*claims[i], trusted, others, now);
-    if (are_most || is_confirmed) return claims[i]->further;
+    const Further& further = claims[i]->further;
+    if (2 * (i + 1) > claims_.size()) return Believed{further, {}};
+    if (is_doubted(further.teller)) continue;
+    witnesses.push_back(further.teller);
+    if (is_believed(*claims[i], witnesses.size(), others, now)) {
+      return Believed{further, std::move(witnesses)};
+    }
   }
   return std::nullopt;
 }

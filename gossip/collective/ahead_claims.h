@@ -22,22 +22,27 @@ class AheadClaims {
     std::vector<protocol::Member> donors;  // of the model
     protocol::Member teller = 0;
   };
+  // What can be believed, and on whose word alone: none where most members say the same.
+  struct Believed {
+    Further further;
+    std::vector<protocol::Member> witnesses;
+  };
 
   AheadClaims(std::size_t members, protocol::Exchange first) : claims_(members), pace_(first) {}
 
   void hear(protocol::Member from, Further further);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
-  // A claim was believed, and no model came. Until the exchange ends no member is believed for
-  // `wait`.
+  // A claim was believed, and no model came. No member is believed for `wait`, until an exchange
+  // begins.
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
   // The furthest claim that can be believed. `others`: how many members can be heard. A doubted
   // member counts only where more than half of all members say the same.
-  std::optional<Further> believed(std::size_t others,
-                                  const std::function<bool(protocol::Member)>& is_doubted,
-                                  TimePoint now) const;
+  std::optional<Believed> believed(std::size_t others,
+                                   const std::function<bool(protocol::Member)>& is_doubted,
+                                   TimePoint now) const;
   // Who claims to be as far.
   std::vector<protocol::Member> tellers(protocol::Progress next) const;
   // Whether to ask the members without a claim where they are, since no claim can be believed yet.

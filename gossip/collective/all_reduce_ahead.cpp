@@ -44,16 +44,20 @@ void AllReduceMachine::look_ahead() {
 // pace of our own exchanges explains.
 bool AllReduceMachine::catch_up() {
   const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto further = claims_.believed(liveness_.heard_others(), is_doubted, now_);
-  if (!further || further->next <= current_->at) return false;
+  auto believed = claims_.believed(liveness_.heard_others(), is_doubted, now_);
+  if (!believed || believed->further.next <= current_->at) return false;
+  AheadClaims::Further& further = believed->further;
   if (!std::exchange(is_left_out_, true)) {
-    AheadClaims::Further others = *further;
+    AheadClaims::Further others = further;
     std::erase(others.donors, self_);
     say(LogLevel::kWarning, left_behind(others, current_->at.exchange, names_));
   }
-  give_up(further->teller);
-  next_ = further->next;
-  donors_ = std::move(further->donors);
+  for (const Member witness : believed->witnesses) {
+    records_->led_on(names_[witness], now_, options_.answer);
+  }
+  give_up(further.teller);
+  next_ = further.next;
+  donors_ = std::move(further.donors);
   expected_ = {donors_.begin(), donors_.end()};
   // Those that hear us, as far as is known.
   Members first;
@@ -131,14 +135,10 @@ void AllReduceMachine::note_no_list() {
 bool AllReduceMachine::resume(Begin& begin) {
   auto given_up = std::exchange(given_up_, std::nullopt);
   if (!given_up) return false;
-  const auto teller = given_up->teller;
-  if (given_up->current.at != begin.at) {
-    if (teller) records_->came_true(names_[*teller]);
-    return false;
-  }
-  if (teller) {  // so that no model is asked for again at once
-    claims_.came_to_nothing(*teller, now_, options_.answer);
-    records_->came_to_nothing(names_[*teller], now_, options_.answer);
+  if (given_up->current.at != begin.at) return false;
+  if (given_up->teller) {  // so that no model is asked for again at once
+    claims_.came_to_nothing(*given_up->teller, now_, options_.answer);
+    records_->came_to_nothing(names_[*given_up->teller], now_, options_.answer);
   }
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);
@@ -151,9 +151,6 @@ bool AllReduceMachine::resume(Begin& begin) {
 }
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
-void AllReduceMachine::handle(Copied&) {
-  if (given_up_ && given_up_->teller) records_->came_true(names_[*given_up_->teller]);
-  given_up_.reset();
-}
+void AllReduceMachine::handle(Copied&) { given_up_.reset(); }
 
 }  // namespace starling::collective

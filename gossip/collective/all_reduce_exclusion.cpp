@@ -115,11 +115,12 @@ void AllReduceMachine::charge_waits() {
   charge_late();
 }
 
-// Members that have not registered with us, although more than half have.
+// Members that have not registered with us, although most have.
 void AllReduceMachine::charge_late() {
   if (!charges_waits()) return;
   for (const Member m : gather_->stragglers(view())) {
-    if (liveness_.lost_at(m)) continue;  // it went elsewhere a moment ago
+    // It went elsewhere a moment ago, and did not say in this exchange that it is behind.
+    if (liveness_.lost_at(m) && !gather_->is_late(m)) continue;
     records_->was_late(names_[self_], names_[m], charged_wait(*gather_->most_at()), now_);
   }
 }

@@ -43,9 +43,13 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
 std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
   begin_event(now);
   std::visit([this](auto& e) { handle(e); }, event);
-  if (gather_ && gather_->is_due(view())) close();
-  due_ = next_deadline();
-  return std::exchange(actions_, {});
+  return end_event();
+}
+
+std::vector<Action> AllReduceMachine::pass_over(Member member, TimePoint from, TimePoint now) {
+  begin_event(now);
+  liveness_.pass_over(member, from);
+  return end_event();
 }
 
 void AllReduceMachine::begin_event(TimePoint now) {
@@ -54,6 +58,12 @@ void AllReduceMachine::begin_event(TimePoint now) {
   stopped_until_ = now_;
   if (current_) current_->resume(now_);
   if (gather_) gather_->resume(view());
+}
+
+std::vector<Action> AllReduceMachine::end_event() {
+  if (gather_ && gather_->is_due(view())) close();
+  due_ = next_deadline();
+  return std::exchange(actions_, {});
 }
 
 std::optional<TimePoint> AllReduceMachine::next_deadline() const {

@@ -42,6 +42,8 @@ class AllReduceMachine final : public Reducer {
   // and have not answered count as silent. A Begin of the same exchange goes on with what was
   // promised and held; any other Begin forgets that. Requires: busy().
   void set_aside(TimePoint now);
+  // From then on this member is not waited for, until it is heard: it has passed this exchange.
+  std::vector<Action> pass_over(Member member, TimePoint from, TimePoint now);
   // That of the exchange that was left: the model that was copied takes its place.
   void forget_mean();
 
@@ -87,6 +89,7 @@ class AllReduceMachine final : public Reducer {
   };
 
   void begin_event(TimePoint now);
+  std::vector<Action> end_event();
   void handle(Begin&);
   void handle(Copied&);
   void handle(LinkUp&);

@@ -301,7 +301,7 @@ void AllReduceMachine::find_silent() {
   bool found = false;
   for (Member m = 0; m < names_.size(); ++m) {
     if (m == self_ || !liveness_.is_met(m) || liveness_.silent_since(m)) continue;
-    if (liveness_.heard_at(m) >= asked_at) continue;
+    if (liveness_.heard_at(m) >= asked_at || liveness_.is_passed_over(m, now_)) continue;
     liveness_.call_silent(m, asked_at);
     found = true;
   }
@@ -338,7 +338,7 @@ void AllReduceMachine::stop_waiting() {
   }
   const bool is_there = silent != gatherer && !liveness_.is_lost(gatherer, now_);
   const Member next = of_others && is_there ? gatherer : gatherer_after(gatherer);
-  if (silent == gatherer) {
+  if (silent == gatherer && !liveness_.is_passed_over(gatherer, now_)) {
     liveness_.call_silent(silent, now_);
     note_no_list();
     if (charges_waits()) {

@@ -175,7 +175,9 @@ TimePoint Gathering::deadline(const GatherView& view) const {
   };
   if (asked_at_) at_last(grace_ends_at(view));
   for (const Member m : view.expected) {
-    if (registered_.contains(m) || view.liveness.is_gone(m, view.now)) continue;
+    const bool is_lost =
+        view.liveness.is_passed_over(m, view.now) || view.liveness.is_gone(m, view.now);
+    if (registered_.contains(m) || is_lost) continue;
     due = view.liveness.waits_until(m, TimePoint{}, due);
   }
   for (Member m = 0; m < registered_.rule().members; ++m) {  // may_be_minority()

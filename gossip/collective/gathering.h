@@ -39,7 +39,7 @@ class Gathering {
   Progress at() const { return at_; }
   Attempt attempt() const { return attempt_; }
   TimePoint first_at() const { return first_at_; }
-  // More than half of all members had registered.
+  // Most members had registered (Registrations::are_most()).
   std::optional<TimePoint> most_at() const { return most_at_; }
   // Who came after these last, before the list, and when.
   const std::optional<std::pair<Member, TimePoint>>& last() const { return last_; }
@@ -54,6 +54,7 @@ class Gathering {
   std::optional<TimePoint> asked_at() const { return asked_at_; }
   // It answered, and has not begun.
   void call_late(Member member) { late_.insert(member); }
+  bool is_late(Member member) const { return late_.contains(member); }
   // Who is to hear now that we are there: who waits for the list, or came too late for it.
   Members heartbeat(const GatherView& view);
 
@@ -66,7 +67,7 @@ class Gathering {
   bool may_go_on(const GatherView& view) const;
   // All are there who can be expected.
   bool is_complete(const GatherView& view) const;
-  // Members that are waited for although more than half of all have registered.
+  // Members that are waited for although most have registered.
   Members stragglers(const GatherView& view) const;
   // Where no quorum is here and nobody else is heard: somebody who may hear more of them.
   std::optional<Member> hears_more(const GatherView& view) const;

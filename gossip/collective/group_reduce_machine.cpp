@@ -10,6 +10,10 @@ namespace {
 
 // A minority that got no model tries again after so many times the longest silence of a gatherer.
 constexpr int kReturnWaits = 4;
+// So long who says that it is further is waited for, and half as long each time that it was not
+// followed.
+constexpr Duration kFollows = std::chrono::milliseconds(200);
+constexpr unsigned kHalvedMax = 16;
 // Each member keeps records of its own, and any of them may gather next: their budgets add up.
 constexpr Duration kBudget = std::chrono::seconds(10);
 constexpr std::size_t kObserversMax = 16;  // that count: nobody is barred for hours
@@ -110,9 +114,7 @@ void GroupReduceMachine::handle(Begin& begin) {
 
 void GroupReduceMachine::handle(Copied&) {
   copied_ = true;
-  if (const auto teller = std::exchange(followed_, std::nullopt)) {
-    records_->came_true(names_[*teller]);
-  }
+  followed_.reset();
 }
 
 void GroupReduceMachine::handle(LinkUp& up) {
@@ -252,13 +254,16 @@ void GroupReduceMachine::begin_now() {
   const Group* const ended = ended_last_ ? find(*ended_last_) : nullptr;
   if (ended != nullptr) group.machine.learn_from(ended->machine);
   for (Member place = 0; place < group.members.size(); ++place) {
-    if (peers_[group.members[place]].is_missing()) give(exchange, LinkDown{place});
+    if (peers_[group.members[place]].is_missing()) pass_over(exchange, place, now_);
   }
   give(exchange, Begin{.at = of_machine(exchange),
                        .input = begin.input,
                        .distance_max = begin.distance_max,
                        .was_away = exchange < away_until_});
   look_ahead();
+  for (Member place = 0; busy_ && place < group.members.size(); ++place) {
+    if (claims_.has(group.members[place])) pass_over_further(place);
+  }
 }
 
 // All that are not around the exchange that is about to begin, and those that were passed over for
@@ -326,6 +331,10 @@ void GroupReduceMachine::give(Exchange exchange, Event event) {
   perform(exchange, groups_.at(exchange).machine.on(std::move(event), now_));
 }
 
+void GroupReduceMachine::pass_over(Exchange exchange, Member place, TimePoint from) {
+  perform(exchange, groups_.at(exchange).machine.pass_over(place, from, now_));
+}
+
 void GroupReduceMachine::perform(Exchange exchange, std::vector<Action> actions) {
   const Group& group = groups_.at(exchange);
   for (Action& action : actions) {
@@ -348,8 +357,13 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
   // Who came too late itself knows nothing of the others.
   const bool was_there = std::ranges::binary_search(finished.members, self_);
   for (const Member member : group.members) {
-    const bool is_missed = was_there && !std::ranges::binary_search(finished.members, member);
-    if (is_missed) ++peers_[member].missed;
+    Peer& peer = peers_[member];
+    if (std::ranges::binary_search(finished.members, member)) {
+      peer.not_followed = 0;
+      continue;
+    }
+    if (was_there) ++peer.missed;
+    if (claims_.has(member)) ++peer.not_followed;
   }
   remember_silent(group);
   if (2 * finished.members.size() > group.members.size()) claims_.pace().ended(exchange, now_);
@@ -376,11 +390,19 @@ void GroupReduceMachine::remember_silent(const Group& group) {
 void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
   if (theirs.exchange <= at_.exchange) return;
   if (const auto place = place_of(open(at_.exchange).members, from)) {
-    give(at_.exchange, LinkDown{*place});
+    pass_over_further(*place);
   }
   if (theirs.exchange <= at_.exchange + kKept) return;
   claims_.hear(from, {theirs, {from}, from});
   look_ahead();
+}
+
+// Others may say the same, and then we follow. Else each exchange would end at once without those
+// that we are about to follow; or a liar would hold up each one.
+void GroupReduceMachine::pass_over_further(Member place) {
+  const Group& group = groups_.at(at_.exchange);
+  const unsigned halved = std::min(peers_[group.members[place]].not_followed, kHalvedMax);
+  pass_over(at_.exchange, place, now_ + kFollows / (1U << halved));
 }
 
 void GroupReduceMachine::look_ahead() {
@@ -393,15 +415,19 @@ void GroupReduceMachine::look_ahead() {
 // To the furthest exchange that can be believed, whichever group the members are in that say so.
 bool GroupReduceMachine::catch_up() {
   const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto further = claims_.believed(heard_others(), is_doubted, now_);
-  if (!further || further->next <= at_) return false;
-  further->donors = claims_.tellers(further->next);
+  auto believed = claims_.believed(heard_others(), is_doubted, now_);
+  if (!believed || believed->further.next <= at_) return false;
+  AheadClaims::Further& further = believed->further;
+  further.donors = claims_.tellers(further.next);
   if (!std::exchange(is_left_out_, true)) {
-    actions_.emplace_back(Say{LogLevel::kWarning, left_behind(*further, at_.exchange, names_)});
+    actions_.emplace_back(Say{LogLevel::kWarning, left_behind(further, at_.exchange, names_)});
   }
-  followed_ = further->teller;
+  for (const Member witness : believed->witnesses) {
+    records_->led_on(names_[witness], now_, options_.exchange.answer);
+  }
+  followed_ = further.teller;
   leave_exchange();
-  actions_.emplace_back(CatchUp{further->next, std::move(further->donors)});
+  actions_.emplace_back(CatchUp{further.next, std::move(further.donors)});
   return true;
 }
 

@@ -69,6 +69,8 @@ class GroupReduceMachine final : public Reducer {
     std::optional<TimePoint> down_since;  // its link, as far as was said
     // Exchanges of ours in a row that ended without it, and it did not come near meanwhile.
     unsigned missed = 0;
+    // Exchanges that ended without it since one ended with it, although it said that it is further.
+    unsigned not_followed = 0;
     bool is_missing() const { return missed >= kMissedMax; }
   };
 
@@ -90,6 +92,8 @@ class GroupReduceMachine final : public Reducer {
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
   void forget_groups(Exchange former);
+  void pass_over(Exchange exchange, Member place, TimePoint from);
+  void pass_over_further(Member place);
   void give(Exchange exchange, Event event);
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);

@@ -19,10 +19,12 @@ class MemberLiveness {
   // `self` is never silent or down.
   MemberLiveness(std::size_t members, protocol::Member self) : self_(self), peers_(members) {}
 
-  // A message or a new link: it is neither silent nor down.
+  // A message or a new link: it is there.
   void heard(protocol::Member member, TimePoint now);
   // It did not answer in time.
   void call_silent(protocol::Member member, TimePoint now);
+  // From then on it is not waited for, until it is heard: it has passed this exchange.
+  void pass_over(protocol::Member member, TimePoint from);
   // Its link, or failure detection's word. A member that was never met may still be starting.
   void link_down(protocol::Member member, TimePoint now);
 
@@ -32,15 +34,20 @@ class MemberLiveness {
   std::optional<TimePoint> silent_since(protocol::Member member) const {
     return peers_[member].silent_since;
   }
+  bool is_passed_over(protocol::Member member, TimePoint now) const {
+    const auto& from = peers_[member].passed_over_from;
+    return from && now >= *from;
+  }
   // Its link was not replaced in time.
   bool is_gone(protocol::Member member, TimePoint now) const;
-  bool is_lost(protocol::Member member, TimePoint now) const;  // gone, or silent
+  bool is_lost(protocol::Member member, TimePoint now) const;  // gone, silent or passed over
   // When it is, as far as is known.
   std::optional<TimePoint> lost_at(protocol::Member member) const;
   std::vector<protocol::Member> lost(TimePoint now) const;
-  // Neither silent nor down.
+  // Neither silent nor passed over, and their links are up.
   std::size_t heard_others() const;
-  // When to give up what it was asked for at `since`: at `until`, or sooner if its link is lost.
+  // When to give up what it was asked for at `since`: at `until`, or sooner if its link is lost or
+  // it is passed over.
   TimePoint waits_until(protocol::Member member, TimePoint since, TimePoint until) const;
 
  private:
@@ -48,6 +55,7 @@ class MemberLiveness {
     bool met = false;  // it was heard, or its link was up
     std::optional<TimePoint> silent_since;
     std::optional<TimePoint> down_since;
+    std::optional<TimePoint> passed_over_from;
     TimePoint heard_at{};
   };
   protocol::Member self_;

@@ -52,9 +52,12 @@ class MemberRecords {
   // Who has used up its budget by complaints with several others, or with `self`.
   std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
 
-  // A member said that it is further, was believed, and a model came, or none: its word alone is
-  // doubted for `wait`, and for twice as long each time, up to 64 times.
-  void came_true(const std::string& member) { words_.erase(member); }
+  // A member said that it is further, few others did, and an exchange was given up for a model.
+  // Whether that was true cannot be told from the model, since who is led on goes on where it was
+  // led to. So its word is doubted for a part of `wait`, and for twice as long each time, up to 64
+  // times `wait`. This is forgotten once it has led nobody on for that long.
+  void led_on(const std::string& member, TimePoint now, Duration wait);
+  // Nor did a model come: doubted for `wait` at least.
   void came_to_nothing(const std::string& member, TimePoint now, Duration wait);
   bool is_doubted(const std::string& member, TimePoint now) const;
 
@@ -73,8 +76,11 @@ class MemberRecords {
   bool is_line_due(const std::string& topic, TimePoint now) { return lines_[topic].is_due(now); }
 
  private:
+  // For a sixteenth of `wait`, doubled so often at least.
+  void doubt(const std::string& member, TimePoint now, Duration wait, unsigned doublings);
+
   struct Word {
-    unsigned came_to_nothing = 0;
+    unsigned doublings = 0;
     TimePoint doubted_until{};
   };
 

@@ -40,7 +40,12 @@ class Registrations {
   const Registration& of(Member member) const { return all_.at(member); }
   const std::map<Member, Registration>& all() const { return all_; }
   std::size_t size() const { return all_.size(); }
-  bool are_most() const { return 2 * all_.size() > rule_.members; }
+  // More than half of all members: who is not here yet is late. Where any mean counts, half with
+  // ourselves are enough: of a group of two, who is left waits for the other.
+  bool are_most() const {
+    const std::size_t twice = 2 * all_.size();
+    return twice > rule_.members || (rule_.any && twice == rule_.members && contains(self_));
+  }
   bool are_quorum() const { return rule_.is_quorum(all_.size()); }
   // Some say that it does not answer.
   bool is_lost_to_any(Member member) const;

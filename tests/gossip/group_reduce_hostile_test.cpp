@@ -320,8 +320,12 @@ TEST_F(OneOfAGroup, WhoIsLateIsChargedAlsoInAnExchangeThatIsLeft) {
     for (const Member mate : in_time) (void)tell(mate, reduce::Register{}, exchange);
     now_ += std::chrono::milliseconds(900);
     const Exchange next = exchange + 5;
-    (void)tell(stranger(exchange), reduce::Ahead{{0, 1}}, next);
-    ASSERT_EQ(count<CatchUp>(tell(in_time[0], reduce::Ahead{{0, 1}}, next)), 1U) << exchange;
+    std::size_t copies = 0;  // of most members' word: theirs alone would be doubted in the end
+    for (Member m = 0; m < kDraw.members; ++m) {
+      if (m == 0 || m == late) continue;
+      copies += count<CatchUp>(tell(m, reduce::Ahead{{0, 1}}, next));
+    }
+    ASSERT_EQ(copies, 1U) << exchange;
     give(Copied{});
     exchange = next;
   }

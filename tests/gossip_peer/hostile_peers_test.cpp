@@ -486,12 +486,16 @@ TEST_F(AHostileMember, ThatCopiesTheModelAgainAndAgainIsNamed) {
   const std::string ask = frame(protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
   std::string pings;
   for (int i = 0; i < 500; ++i) pings += frame(protocol::Ping{1});
+  const auto named = [&] {
+    return cluster.log.count("node-04 asks for this peer's model again and again");
+  };
   std::size_t given = 0;
-  for (int i = 0; i < 5; ++i) {
+  // A question whose link has ended before the peer has a model to give is none.
+  for (int i = 0; i < 5 || (named() == 0 && i < 50); ++i) {
     given += count(say(1, greeting + ask + pings + bye), wire::FrameType::kVectorTransfer);
   }
   EXPECT_EQ(given, 3U);
-  EXPECT_EQ(cluster.log.count("node-04 asks for this peer's model again and again"), 1U);
+  EXPECT_EQ(named(), 1U);
   expect_that_three_train_on();
 }
 
