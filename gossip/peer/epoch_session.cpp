@@ -249,7 +249,7 @@ void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience pa
   if (donors.size() > 1) spare.reset();
   patience.silent = std::min(patience.silent, copy_patience_);
   patience.sending = std::min(patience.sending, copy_patience_);
-  copy_.emplace(std::move(donors), spare, run_.initial.size(), patience);
+  copy_.emplace(std::move(donors), spare, run_.initial.size(), patience, training_->support());
   answer_asks();
   continue_copy();
 }

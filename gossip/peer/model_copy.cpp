@@ -12,8 +12,8 @@ using protocol::Member;
 using protocol::ModelColumns;
 
 ModelCopy::ModelCopy(std::vector<Member> donors, std::optional<Member> spare, std::size_t size,
-                     Patience patience)
-    : donors_(std::move(donors)), patience_(patience), model_(size) {
+                     Patience patience, const protocol::Support& own)
+    : donors_(std::move(donors)), patience_(patience), own_(own), model_(size) {
   STARLING_CHECK(!donors_.empty());
   const std::size_t parts = std::min(donors_.size(), std::max<std::size_t>(size, 1));
   for (std::size_t i = 0; i < parts; ++i) {
@@ -73,6 +73,7 @@ void ModelCopy::progressed(Member from, const ModelColumns& columns, TimePoint n
 void ModelCopy::take(Member from, const ModelColumns& columns, const protocol::Support& support,
                      std::span<const float> values) {
   STARLING_CHECK(expects(from, columns) && values.size() == columns.floats);
+  if (support.minority && !own_.minority && support.backed < own_.backed) return lose(from);
   std::erase(gave_nothing_, from);
   std::ranges::copy(values, model_.begin() + static_cast<std::ptrdiff_t>(columns.begin));
   for (Part& part : parts_) {

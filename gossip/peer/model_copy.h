@@ -31,16 +31,18 @@ class ModelCopy {
   };
 
   // Of `size` floats. A donor that exceeds a patience is given up. `spare`: is asked where these
-  // give nothing. Requires: donors; all of them different.
+  // give nothing. `own`: of the model that the copy is to take the place of. Requires: donors; all
+  // of them different.
   ModelCopy(std::vector<protocol::Member> donors, std::optional<protocol::Member> spare,
-            std::size_t size, Patience patience);
+            std::size_t size, Patience patience, const protocol::Support& own = {});
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);
   bool expects(protocol::Member from, const protocol::ModelColumns& columns) const;
   // These columns are announced, or a piece of them came. Who begins again and again has no longer.
   void progressed(protocol::Member from, const protocol::ModelColumns& columns, TimePoint now);
-  // `support`: of the donor's model. Requires: expects(), a value for each column, all finite.
+  // `support`: of the donor's model. A minority's that rests on less than a quorum's own is not
+  // taken, and its donor is lost. Requires: expects(), a value for each column, all finite.
   void take(protocol::Member from, const protocol::ModelColumns& columns,
             const protocol::Support& support, std::span<const float> values);
   // Its link broke, or what it gave is no model.
@@ -85,6 +87,7 @@ class ModelCopy {
   std::set<protocol::Member> put_off_by_;  // some of these
   std::vector<protocol::Member> gave_nothing_;
   Patience patience_;
+  protocol::Support own_;
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked
   linalg::AlignedVector<float> model_;

@@ -53,6 +53,32 @@ TEST_F(ModelCopies, ADonorThatSendsLittleByLittleIsReplacedInTheEnd) {
   EXPECT_EQ(asked_for_first_half(61s), std::vector<Member>{2});
 }
 
+// A spare may be a minority that is behind. Its word of where it is comes with the model.
+TEST(ModelCopy, WhatRestsOnLessThanAQuorumsOwnIsNotTaken) {
+  constexpr protocol::Support kOwn{.minority = false, .backed = 8};
+  constexpr ModelColumns kWhole{.exchange = 9, .begin = 0, .floats = 10};
+  const std::vector<float> values(10);
+  for (const auto& [support, is_taken] :
+       {std::pair{protocol::Support{.minority = true, .backed = 7}, false},
+        {{.minority = true, .backed = 8}, true},
+        {{.minority = false, .backed = 7}, true}}) {
+    ModelCopy copy({1}, 2, 10, {.silent = 2s, .sending = 60s}, kOwn);
+    ASSERT_EQ(copy.asks(TimePoint{}).size(), 1U);
+    copy.take(1, kWhole, support, values);
+    EXPECT_EQ(copy.done(), is_taken);
+    if (is_taken) continue;
+    const auto asks = copy.asks(TimePoint{});
+    ASSERT_EQ(asks.size(), 1U) << "another is asked";
+    EXPECT_EQ(asks[0].to, 2U);
+    copy.take(2, kWhole, support, values);
+    EXPECT_TRUE(copy.failed());
+  }
+  ModelCopy minority({1}, 2, 10, {.silent = 2s, .sending = 60s}, {.minority = true, .backed = 8});
+  (void)minority.asks(TimePoint{});
+  minority.take(1, kWhole, {.minority = true, .backed = 7}, values);
+  EXPECT_TRUE(minority.done());
+}
+
 // It may not hear us, or is busy: another is asked, and it itself again where that one gives
 // nothing either.
 TEST(ModelCopy, OfWhomNothingComesAnotherIsAskedBesideIt) {

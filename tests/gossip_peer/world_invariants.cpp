@@ -67,10 +67,13 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     };
     handlers.on_transfer = [this, on_transfer](Member member, gossip::TransferFlow::Whole whole) {
       hears(member);
-      if (std::holds_alternative<protocol::ModelColumns>(whole.transfer.content)) {
-        takes_columns(member, whole.transfer.support);
+      if (!std::holds_alternative<protocol::ModelColumns>(whole.transfer.content)) {
+        return on_transfer(member, std::move(whole));
       }
+      const protocol::Support theirs = whole.transfer.support;
+      const auto before = takes_columns(theirs);
       on_transfer(member, std::move(whole));
+      has_taken_columns(member, theirs, before);
     };
     handlers.check = [this, check](Member member, const protocol::VectorTransfer& transfer) {
       watch_.turn(index_);
@@ -170,22 +173,28 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     return epoch();
   }
   // Of means, one that rests on as much as ours does may since be of few for an exchange or two.
-  void takes_columns(Member member, const protocol::Support& theirs) const {
+  // Returns what this peer's own rests on.
+  std::optional<protocol::Support> takes_columns(const protocol::Support& theirs) const {
     PeerWorld::Peer& peer = *watch_.world_.peers[index_];
     const EpochSession* session = peer.shell().machine().session();
-    if (session == nullptr) return;
+    if (session == nullptr) return std::nullopt;
     ++peer.columns_taken;
     const protocol::Support ours = session->training().support();
     const bool rests_on_less = theirs.backed == 0 || theirs.backed < ours.backed;
     if (theirs.minority && rests_on_less) ++peer.columns_of_minorities;
-    // What comes when the copy is done is of no use any more.
-    const bool is_copying = session->training().progress().state == "catching-up";
-    if (is_copying && theirs.minority && !ours.minority && theirs.backed < ours.backed) {
-      watch_.fail(fmt::format(
-          "{} rests on exchange {} with a quorum, and takes the model of {}, which rests on "
-          "exchange {} without one",
-          watch_.name(index_), ours.backed, name(member), theirs.backed));
-    }
+    return ours;
+  }
+  // What rests on a quorum is not given up for what rests on less.
+  void has_taken_columns(Member member, const protocol::Support& theirs,
+                         const std::optional<protocol::Support>& before) const {
+    const EpochSession* session = watch_.world_.peers[index_]->shell().machine().session();
+    if (session == nullptr || !before || before->minority) return;
+    const protocol::Support ours = session->training().support();
+    if (ours.backed >= before->backed) return;
+    watch_.fail(fmt::format(
+        "{} rested on exchange {} with a quorum, and rests on exchange {} with the model of {}, "
+        "which rests on exchange {}",
+        watch_.name(index_), before->backed, ours.backed, name(member), theirs.backed));
   }
   // By what its machine holds, whatever its links do.
   void hears(Member member) const {
