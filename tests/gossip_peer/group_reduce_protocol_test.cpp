@@ -312,7 +312,8 @@ struct Liars {
   std::uint32_t nodes, group, liars;  // these are the last ones
   bool one_victim = false;            // else they tell all others
   Exchange ahead = 0;                 // they say that they are so far ahead; 0: they do not
-  bool withhold = false;              // they never register, and say that they are there
+  bool withhold = false;              // they never register, and answer that they are there
+  bool behind = false;                // and say that they are behind, as often as ahead
 };
 
 class LiarsInGroups : public ::testing::TestWithParam<Liars> {
@@ -360,7 +361,12 @@ class LiarsInGroups : public ::testing::TestWithParam<Liars> {
                       .what = protocol::reduce::Ahead{{liar}}};
       auto& transport = world.peers[liar]->shell().transport();
       for (Member victim = 0; victim < victims; ++victim) {
-        if (transport.is_up(victim)) transport.send(victim, note, {});
+        if (!transport.is_up(victim)) continue;
+        transport.send(victim, note, {});
+        if (!GetParam().behind) continue;
+        const Exchange its = exchange_of(world, victim);
+        transport.send(victim, Note{.epoch = 1, .at = {its, its}, .what = protocol::reduce::Wait{}},
+                       {});
       }
     }
   }
@@ -394,6 +400,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Liars{"TwoAheadOfOne", 9, 3, 2, true, 3},
                       Liars{"TwoFarAheadOfOne", 5, 3, 2, true, 8},
                       Liars{"OneWhoIsAheadAndWithholds", 5, 3, 1, false, 3, true},
+                      Liars{"OneWhoIsAheadAndBehind", 5, 3, 1, false, 3, true, true},
                       Liars{"OneWhoWithholdsFromFive", 5, 3, 1, false, 0, true},
                       Liars{"OneWhoWithholdsInPairs", 6, 2, 1, false, 0, true}),
     [](const auto& its) { return its.param.name; });
