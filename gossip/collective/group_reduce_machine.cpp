@@ -249,6 +249,9 @@ void GroupReduceMachine::begin_now() {
   busy_ = true;
   if (!is_minority()) outranked_by_.reset();
   if (outranked_by_) return copy_model_of_quorum();
+  // First: an exchange for which nobody is awaited ends as it begins.
+  look_ahead();
+  if (!busy_) return;
   // It may be there already, as things were then.
   Group& group = open(exchange);
   const Group* const ended = ended_last_ ? find(*ended_last_) : nullptr;
@@ -260,7 +263,6 @@ void GroupReduceMachine::begin_now() {
                        .input = begin.input,
                        .distance_max = begin.distance_max,
                        .was_away = exchange < away_until_});
-  look_ahead();
   for (Member place = 0; busy_ && place < group.members.size(); ++place) {
     if (claims_.has(group.members[place])) pass_over_further(place);
   }
