@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "core/base/nearest_name.h"
 #include "core/base/parameter_list.h"
@@ -20,8 +21,14 @@ constexpr double kPartsMax = std::numeric_limits<std::uint32_t>::max();
 
 std::string_view name_of(Scheme scheme) { return kSchemes[static_cast<std::size_t>(scheme)]; }
 
-// The keys that belong to spec.scheme; `assignment` is the text behind spec.assignment.
-std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment, bool with_part) {
+struct Range {
+  double min = 0, max = 0;
+};
+
+// The keys that belong to spec.scheme; `assignment` is the text behind spec.assignment. `index`:
+// what spec.index may be; empty: without the part.
+std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment,
+                              std::optional<Range> index) {
   FieldCollector visit("");
   switch (spec.scheme) {
     case Scheme::kDirichlet:
@@ -46,8 +53,9 @@ std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment, bool
       break;
   }
   visit("seed", spec.seed, {.help = "of this partition"});
-  if (with_part) {
-    visit("index", spec.index, {.help = "which part, from 1", .min = 1, .max = kPartsMax});
+  if (index) {
+    visit("index", spec.index,
+          {.help = "which part, from 1", .min = index->min, .max = index->max});
     visit("of", spec.of, {.help = "how many parts", .min = 1, .max = kPartsMax});
   }
   return std::move(visit).take();
@@ -68,15 +76,17 @@ Result<void> check_part(std::string_view text, const PartitionSpec& spec) {
     return bad_spec(text, "does not say of how many parts it is number " +
                               std::to_string(spec.index) + ": add of=");
   }
-  if (spec.index > spec.of) {
-    return bad_spec(text, "asks for part " + std::to_string(spec.index) + " of " +
-                              std::to_string(spec.of) + "; index must be 1 to " +
-                              std::to_string(spec.of));
-  }
   if (spec.scheme == Scheme::kNatural && spec.column.empty()) {
     return bad_spec(text, "needs a column: write natural:column=NAME");
   }
   return {};
+}
+
+// As many as there are parts, where the text says that: `of` may stand behind `index`.
+Range index_range(PartitionSpec spec, std::string_view list) {
+  std::string assignment(kAssignments[0]);
+  (void)read_parameters(list, parameters(spec, assignment, Range{0, kPartsMax}));
+  return {1, spec.of == 0 ? kPartsMax : static_cast<double>(spec.of)};
 }
 
 }  // namespace
@@ -91,8 +101,9 @@ Result<PartitionSpec> PartitionSpec::parse(std::string_view text) {
   PartitionSpec spec;
   spec.scheme = static_cast<Scheme>(scheme - kSchemes.begin());
   std::string assignment(kAssignments[0]);
-  const std::vector<Field> fields = parameters(spec, assignment, true);
-  if (auto read = read_parameters(text.substr(std::min(colon + 1, text.size())), fields); !read) {
+  const std::string_view list = text.substr(std::min(colon + 1, text.size()));
+  const std::vector<Field> fields = parameters(spec, assignment, index_range(spec, list));
+  if (auto read = read_parameters(list, fields); !read) {
     return bad_spec(text, read.error().message());
   }
   spec.assignment = static_cast<ClassAssignment>(std::ranges::find(kAssignments, assignment) -
@@ -104,7 +115,8 @@ Result<PartitionSpec> PartitionSpec::parse(std::string_view text) {
 std::string PartitionSpec::to_string() const {
   PartitionSpec copy = *this;
   std::string text(kAssignments[static_cast<std::size_t>(assignment)]);
-  return std::string(name_of(scheme)) + ":" + write_parameters(parameters(copy, text, index != 0));
+  const auto part = index != 0 ? std::optional(Range{1, kPartsMax}) : std::nullopt;
+  return std::string(name_of(scheme)) + ":" + write_parameters(parameters(copy, text, part));
 }
 
 }  // namespace starling::data

@@ -14,7 +14,9 @@ namespace starling::coordinator {
 namespace {
 
 using std::chrono::minutes;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using GossipIssuerTest = GossipIssuerFixture;
 
 net::Async<void> wait_for_epoch(net::EventLoop& loop, const GossipIssuer& issuer,
@@ -59,6 +61,14 @@ TEST_F(GossipIssuerTest, WhatCannotRunIsRefused) {
             "algorithm-topology");
   EXPECT_EQ(issuer->stop().error().code(), "not-running");
   EXPECT_EQ(issuer->roster(), nullptr);
+}
+
+TEST_F(GossipIssuerTest, AMistypedTopologyIsNoMatterOfTheMembers) {
+  join("cam-1", store::Role::kPeer);
+  const auto run = parse_gossip_run("faces", "[topology]\nspec = \"rnig\"\n", "NET.toml");
+  const std::string message = issuer->start(*run, std::chrono::minutes(10)).error().message();
+  EXPECT_THAT(message, StartsWith("the topology 'rnig' is not known; there are "));
+  EXPECT_THAT(message, EndsWith("did you mean 'ring'?"));
 }
 
 // Tokens of before that was checked may give one address twice.

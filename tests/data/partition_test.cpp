@@ -263,9 +263,10 @@ TEST(PartitionSpec, RefusesWithASentence) {
               HasSubstr("does not say of how many parts it is number 2: add of="));
   EXPECT_THAT(sentence("iid:of=4"), HasSubstr("has 4 parts and does not say which one to hold: "
                                               "add index=, from 1 to 4"));
-  EXPECT_THAT(sentence("iid:index=0,of=3"), HasSubstr("index = '0' is out of range"));
-  EXPECT_THAT(sentence("iid:index=4,of=3"),
-              HasSubstr("asks for part 4 of 3; index must be 1 to 3"));
+  EXPECT_THAT(sentence("iid:index=0,of=3"),
+              HasSubstr("index = '0' is out of range; it must be 1 to 3"));
+  EXPECT_THAT(sentence("iid:of=3,index=4"),
+              HasSubstr("index = '4' is out of range; it must be 1 to 3"));
   EXPECT_THAT(sentence("iid:index=99999999999,of=3"), HasSubstr("out of range"));
   EXPECT_THAT(sentence("natural"), HasSubstr("write natural:column=NAME"));
   EXPECT_THAT(sentence("pathological:assign=sorted"),
