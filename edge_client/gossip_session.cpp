@@ -133,6 +133,7 @@ std::optional<EdgeStatus::Gossip> GossipSession::status() const {
                             .step = report.step,
                             .neighbours = report.neighbours,
                             .expected = report.expected,
+                            .links = report.linked - 1,
                             .reachable = report.reachable,
                             .problem = report.problem};
 }

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/word_wrap.h"
 #include "core/identity/identity_directory.h"
 #include "edge_client/status_file.h"
@@ -39,9 +40,10 @@ std::string describe_work(const EdgeStatus& status) {
 
 void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::ostream& out) {
   const std::string label = "gossip         ";
-  const std::string facts = fmt::format(
-      "{}, run '{}' step {}, {} of {} neighbours heard, {} members reachable", gossip.state,
-      gossip.run_name, gossip.step, gossip.neighbours, gossip.expected, gossip.reachable);
+  const std::string facts =
+      fmt::format("{}, run '{}' step {}, {} of {} neighbours heard, linked with {}", gossip.state,
+                  gossip.run_name, gossip.step, gossip.neighbours, gossip.expected,
+                  counted(gossip.links, "other member"));
   out << wrap_beside(label, facts, columns) << "\n";
   if (gossip.problem.empty()) return;
   out << wrap_beside(std::string(label.size(), ' '), gossip.problem, columns) << "\n";

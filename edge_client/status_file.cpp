@@ -35,7 +35,8 @@ json::value gossip_or_null(const std::optional<EdgeStatus::Gossip>& gossip) {
   return json::object{{"run_name", gossip->run_name},     {"epoch", gossip->epoch},
                       {"state", gossip->state},           {"step", gossip->step},
                       {"neighbours", gossip->neighbours}, {"expected", gossip->expected},
-                      {"reachable", gossip->reachable},   {"problem", gossip->problem}};
+                      {"links", gossip->links},           {"reachable", gossip->reachable},
+                      {"problem", gossip->problem}};
 }
 
 // Reads members of one object, and remembers whether one was missing or of another type.
@@ -97,6 +98,7 @@ Result<EdgeStatus::Gossip> parse_gossip(const json::value& value) {
   gossip.step = read.number<std::uint64_t>("step");
   gossip.neighbours = read.number<std::uint32_t>("neighbours");
   gossip.expected = read.number<std::uint32_t>("expected");
+  gossip.links = read.number<std::uint32_t>("links");
   gossip.reachable = read.number<std::uint32_t>("reachable");
   gossip.problem = read.text("problem");
   if (read.failed()) return damaged();

@@ -30,7 +30,8 @@ struct EdgeStatus {
     std::uint64_t step = 0;
     std::uint32_t neighbours = 0;  // heard in the last exchange, of those expected
     std::uint32_t expected = 0;
-    std::uint32_t reachable = 0;  // members, this device included
+    std::uint32_t links = 0;      // with other members
+    std::uint32_t reachable = 0;  // members not known to be away, this device included
     std::string problem;
     friend bool operator==(const Gossip&, const Gossip&) = default;
   };

@@ -69,7 +69,7 @@ std::string describe(const json::value& network, const CommandContext& context) 
                   cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
                   time_cell(network, "expires"));
   // Right-aligned cells are never broken; with an address of IPv4 it fits 80 columns.
-  TextTable table({"NAME", "ADDRESS", "LINK", "STATE", ">STEP", ">LOSS", ">HEARD", ">REACHED",
+  TextTable table({"NAME", "ADDRESS", "LINK", "STATE", ">STEP", ">LOSS", ">HEARD", ">LINKS",
                    ">SENT", ">REPORTED"});
   for (const json::value& member : network.at("members").get_array()) {
     const json::value& report = member.at("report");
@@ -78,7 +78,7 @@ std::string describe(const json::value& network, const CommandContext& context) 
                                                  : "-";
     table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
                cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
-               cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
+               cell(report, "links"), bytes_cell(report, "bytes_sent"),
                recent_time_cell(report, "time", context.clock.wall_now())});
   }
   text += table.text(context.terminal.line_max);

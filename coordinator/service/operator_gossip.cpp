@@ -25,6 +25,7 @@ json::object to_json(const GossipIssuer::Report& reported) {
           {"loss", report.loss_steps > 0 ? json::value(report.loss) : json::value(nullptr)},
           {"neighbours", report.neighbours},
           {"expected", report.expected},
+          {"links", report.linked > 0 ? json::value(report.linked - 1) : json::value(nullptr)},
           {"reachable", report.reachable},
           {"bytes_sent", report.bytes_sent},
           {"bytes_received", report.bytes_received},

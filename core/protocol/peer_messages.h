@@ -348,7 +348,7 @@ struct PeerReport {
   std::uint64_t loss_steps = 0;
   std::uint32_t neighbours = 0;  // heard in the last exchange
   std::uint32_t expected = 0;    // that there should have been
-  std::uint32_t reachable = 0;   // members, oneself included
+  std::uint32_t reachable = 0;   // members that are not known to be away, oneself included
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t messages = 0;  // sent
@@ -358,6 +358,7 @@ struct PeerReport {
   std::uint64_t late = 0;
   std::uint64_t lost = 0;
   std::uint64_t staleness = 0;  // summed over those that came: exchanges that it ended meanwhile
+  std::uint32_t linked = 0;  // members that it has a link with, oneself included; 0: does not say
   friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 

@@ -477,7 +477,8 @@ Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {
                               .arrived = from.getArrived(),
                               .late = from.getLate(),
                               .lost = from.getLost(),
-                              .staleness = from.getStaleness()};
+                              .staleness = from.getStaleness(),
+                              .linked = from.getLinked()};
 }
 
 Result<protocol::Relay> read(schema::Relay::Reader from) {

@@ -506,6 +506,7 @@ void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {
   to.setLate(report.late);
   to.setLost(report.lost);
   to.setStaleness(report.staleness);
+  to.setLinked(report.linked);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Relay& relay) {

@@ -262,6 +262,7 @@ struct PeerReport {
   late @14 :UInt64;
   lost @15 :UInt64;
   staleness @16 :UInt64;
+  linked @17 :UInt32;  # 0: not said
 }
 
 struct Relay {

@@ -595,6 +595,7 @@ std::optional<TimePoint> PeerMachine::next_deadline() const {
 protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->epoch;
+  report.linked = static_cast<std::uint32_t>(up_.size()) + 1;
   report.problem = problem();
   report.state = !roster_ || preparing_ ? "joining"
                  : standby(now, wall)   ? "fallback-roster"

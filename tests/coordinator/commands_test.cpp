@@ -790,6 +790,8 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(ask({"gossip", "start", net, "--run", "a/b"}), 2);
   EXPECT_EQ(ask({"gossip", "start", net, "--algorithm", "choco", "--run", "faces"}), 0) << err;
   EXPECT_THAT(out, StartsWith("faces is running: epoch 1, "));
+  EXPECT_THAT(out, HasSubstr("LINKS"));
+  EXPECT_THAT(out, Not(HasSubstr("REACHED"))) << "nobody knows that of most members";
   EXPECT_EQ(err, "");
   const auto network = ask_json({"gossip", "show"});
   EXPECT_EQ(network.at("settings").at("algorithm.name"), "choco");

@@ -162,13 +162,14 @@ TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
   RawConnection late = connect(second);
   EXPECT_EQ(late.greet(), "Welcome");
   EXPECT_EQ(late.next(), "RosterPart");
-  late.send(protocol::PeerReport{.epoch = 1, .step = 9, .state = "training"});
+  late.send(protocol::PeerReport{.epoch = 1, .step = 9, .state = "training", .linked = 2});
   late.send(protocol::Relay{.peer = "cam-1", .type = 18, .header = Bytes(8)});  // a greeting
   late.send(protocol::Ping{});
   EXPECT_EQ(late.next(), "Pong");
   EXPECT_EQ(early.next(), "Relay");
   const auto shown = federation.ask("gossip-show").value();
   EXPECT_EQ(shown.at("members").at(1).at("report").at("step"), 9);
+  EXPECT_EQ(shown.at("members").at(1).at("report").at("links"), 1) << "with others";
   EXPECT_EQ(shown.at("members").at(1).at("connected"), true);
   ASSERT_TRUE(federation.ask("client-revoke", {{"name", "cam-2"}}));
   EXPECT_EQ(early.next(), "Relay") << "that the other end is away";

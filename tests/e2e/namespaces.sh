@@ -160,7 +160,7 @@ distance() {
 }
 says_finished() {  # RUN PEER
   "$programs/starling-edge" status --state "$2" >status.log
-  grep -q "finished, run '$1' step $steps, 1 of 1 neighbours heard, 2 members reachable" status.log
+  grep -q "finished, run '$1' step $steps, 1 of 1 neighbours heard, linked with 1 other member" status.log
 }
 both_trained() {  # RUN
   local k apart

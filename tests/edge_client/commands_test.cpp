@@ -360,6 +360,20 @@ TEST_F(CommandsTest, AProblemStaysInItsColumn) {
                                    "               there is no answer\n"));
 }
 
+// How many members are not known to be away says nothing where nobody was reached yet.
+TEST_F(CommandsTest, StatusCountsLinks) {
+  const auto lock = StateLock::acquire(state_);
+  const EdgeStatus::Gossip gossip{.run_name = "net",
+                                  .state = "training",
+                                  .step = 7,
+                                  .expected = 2,
+                                  .links = 1,
+                                  .reachable = 4};
+  std::ofstream(state_.status_file()) << to_json(EdgeStatus{.client = "cam-7", .gossip = gossip});
+  EXPECT_THAT(print_status().text, HasSubstr("training, run 'net' step 7, 0 of 2 neighbours heard, "
+                                             "linked with 1 other member\n"));
+}
+
 TEST_F(CommandsTest, StatusSurvivesADamagedFile) {
   const std::string whole = to_json(EdgeStatus{.client = "cam-7"});
   for (std::size_t size = 0; size < whole.size(); ++size) {

@@ -866,6 +866,18 @@ TEST(PeerMachine, AProbeWaitsForItsLink) {
   EXPECT_THAT(peer.sent<protocol::Swim>(member), IsEmpty()) << "once";
 }
 
+// Unlike who is reachable: all are, until failure detection has found one dead.
+TEST(PeerMachine, ReportsTheLinksThatThereAre) {
+  MachineBench peer;
+  const auto linked = [&peer] { return peer.machine.report(peer.now, peer.wall).linked; };
+  peer.give(peer.world.roster(1));
+  EXPECT_EQ(linked(), 1U) << "itself alone";
+  for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  EXPECT_EQ(linked(), 3U);
+  peer.feed(peer::LinkDown{2, std::nullopt});
+  EXPECT_EQ(linked(), 2U);
+}
+
 // Who is silent and without a link is found dead, and its message not waited for.
 TEST(PeerMachine, FailureDetectionIsListenedTo) {
   MachineBench peer;

@@ -336,7 +336,8 @@ protocol::PeerReport peer_report(Rng& rng) {
           .arrived = any_number(rng),
           .late = any_number(rng),
           .lost = any_number(rng),
-          .staleness = any_number(rng)};
+          .staleness = any_number(rng),
+          .linked = any_number32(rng, 0)};
 }
 
 }  // namespace
