@@ -114,8 +114,10 @@ void add_client_commands(CLI::App& app, CommandContext& context) {
   add_named(*group, context, "show", "what is known of a client", describe_client);
   add_named(*group, context, "revoke", "shut a client out, at once and for good",
             [](const json::value& answer) {
-              return fmt::format("{} is revoked; a new token lets the name join again\n",
-                                 cell(answer, "name"));
+              const auto* const warning = answer.as_object().if_contains("warning");
+              return fmt::format("{} is revoked; a new token lets the name join again\n{}",
+                                 cell(answer, "name"),
+                                 warning != nullptr ? cell(answer, "warning") + "\n" : "");
             });
 }
 

@@ -63,11 +63,26 @@ struct SignFlags : NetFlags {
   std::vector<std::string> restored;
 };
 
-std::string describe(const json::value& network, const CommandContext& context) {
+// Of one that is not trained any more, what to do about it too.
+std::string describe_state(const json::value& network) {
+  const std::string state = cell(network, "state");
+  const bool refused = state == "refused";
   std::string text =
-      fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
-                  cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
-                  time_cell(network, "expires"));
+      fmt::format("{} {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
+                  refused ? "cannot go on" : "is " + state, cell(network, "epoch"),
+                  time_cell(network, "issued"), time_cell(network, "expires"));
+  const std::string problem = cell(network, "problem");
+  if (problem != "-") {
+    text += fmt::format("{}: {}\n", cell(network, "run"), problem);
+  } else if (refused) {
+    text += fmt::format("{}: all its members refuse to train, and say why below\n",
+                        cell(network, "run"));
+  }
+  return text;
+}
+
+std::string describe(const json::value& network, const CommandContext& context) {
+  std::string text = describe_state(network);
   // Right-aligned cells are never broken; with an address of IPv4 it fits 80 columns.
   TextTable table({"NAME", "ADDRESS", "LINK", "STATE", ">STEP", ">LOSS", ">HEARD", ">LINKS",
                    ">SENT", ">REPORTED"});
@@ -82,13 +97,9 @@ std::string describe(const json::value& network, const CommandContext& context) 
                recent_time_cell(report, "time", context.clock.wall_now())});
   }
   text += table.text(context.terminal.line_max);
-  const auto add_problem = [&](const std::string& who, const json::value& from) {
-    const std::string problem = cell(from, "problem");
-    if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
-  };
-  add_problem(cell(network, "run"), network);
   for (const json::value& member : network.at("members").get_array()) {
-    add_problem(cell(member, "name"), member.at("report"));
+    const std::string problem = cell(member.at("report"), "problem");
+    if (problem != "-") text += fmt::format("{}: {}\n", cell(member, "name"), problem);
   }
   return text;
 }

@@ -184,6 +184,7 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
   STARLING_ASSIGN(roster.revoked, revoked());
   reports_.clear();
   set_problem("");
+  cannot_go_on_ = false;
   STARLING_TRY(issue(std::move(roster), lifetime));
   set_left_out(std::move(left_out));
   return {};
@@ -252,6 +253,7 @@ Result<void> GossipIssuer::stop() {
   next.settings = identity::stopped_settings();
   STARLING_ASSIGN(next.revoked, revoked());
   set_problem("");
+  cannot_go_on_ = false;
   STARLING_TRY(issue(std::move(next), roster()->expires - roster()->issued));
   set_left_out({});  // they have heard of the end, too
   return {};
@@ -316,6 +318,7 @@ void GossipIssuer::set_problem(std::string problem) {
 Members GossipIssuer::fitting(Members admitted) {
   const identity::Roster& current = *roster();
   const auto all = check_network(current.settings, admitted.size());
+  cannot_go_on_ = false;
   if (all) {
     set_problem("");
     return admitted;
@@ -328,6 +331,7 @@ Members GossipIssuer::fitting(Members admitted) {
   std::size_t room = admitted.size() - 1;
   while (room > stay && !fits(room)) --room;
   if (room < std::max<std::size_t>(stay, 1) || (room == stay && !fits(room))) {
+    cannot_go_on_ = true;
     set_problem(fmt::format(
         "it cannot go on with {}; start one whose topology and algorithm suit any number of "
         "members, as dpsgd on a ring, or let others join",

@@ -82,6 +82,9 @@ class GossipIssuer {
   // Which clients are left out or still waiting, or why the network cannot go on. Empty: all is
   // well.
   std::string problem() const;
+  // The graph cannot be formed with the members that are left, who refuse the run; problem() says
+  // why.
+  bool cannot_go_on() const { return cannot_go_on_; }
   const std::map<std::string, Report>& reports() const { return reports_; }
   issuer::IssuerDesk& desk() { return desk_; }
 
@@ -115,6 +118,7 @@ class GossipIssuer {
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
   std::string problem_;
+  bool cannot_go_on_ = false;
   LeftOut left_out_;
   std::optional<TimePoint> changed_at_;  // the members, in this process
   std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later

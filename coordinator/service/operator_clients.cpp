@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // client list, show, revoke: who has joined.
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 
 #include "coordinator/service/operator_desk.h"
@@ -91,10 +93,17 @@ Answer OperatorDesk::client_revoke(const OperatorCall& call) {
     return revocations.error().code() == "client-unknown" ? client_unknown(name)
                                                           : revocations.error();
   }
+  const GossipIssuer& gossip = parts_.gossip;
+  const bool was_member = gossip.roster() && gossip.roster()->find(name);
   parts_.registry.revoke(name, *revocations);
   parts_.log.info("{} revoked the client {}", call.caller, name);
   handlers_.on_revoked(name);
-  return answer_json(json::object{{"name", name}, {"state", "revoked"}});
+  json::object revoked{{"name", name}, {"state", "revoked"}};
+  if (was_member && gossip.cannot_go_on()) {
+    revoked["warning"] =
+        fmt::format("the gossip network {}: {}", gossip.roster()->run, gossip.problem());
+  }
+  return answer_json(revoked);
 }
 
 }  // namespace starling::coordinator

@@ -37,15 +37,26 @@ json::value text_or_null(const std::string& text) {
   return text.empty() ? json::value(nullptr) : json::value(text);
 }
 
-std::string_view state_of(GossipIssuer& issuer) {
+template <class Is>
+bool all_reported(const GossipIssuer& issuer, Is is) {
+  return std::ranges::all_of(issuer.roster()->members,
+                             [&issuer, is](const identity::RosterMember& member) {
+                               const auto found = issuer.reports().find(member.name);
+                               return found != issuer.reports().end() && is(found->second.report);
+                             });
+}
+
+// What a member refused in an earlier epoch may suit it now; who has finished has.
+std::string_view state_of(const GossipIssuer& issuer) {
   const identity::Roster& roster = *issuer.roster();
   if (roster.stopped()) return "stopped";
-  const bool finished =
-      std::ranges::all_of(roster.members, [&issuer](const identity::RosterMember& member) {
-        const auto found = issuer.reports().find(member.name);
-        return found != issuer.reports().end() && found->second.report.state == "finished";
-      });
-  return finished ? "finished" : "running";
+  if (all_reported(issuer, [](const auto& report) { return report.state == "finished"; })) {
+    return "finished";
+  }
+  const bool all_refuse = all_reported(issuer, [&roster](const auto& report) {
+    return report.state == "refused" && report.epoch == roster.epoch;
+  });
+  return issuer.cannot_go_on() || all_refuse ? "refused" : "running";
 }
 
 json::object to_json(GossipIssuer& issuer) {
@@ -91,7 +102,9 @@ Answer OperatorDesk::gossip_start(const OperatorCall& call) {
   STARLING_ASSIGN(const Duration lifetime, parse_expires(call));
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(name, call.payload, "NET.toml"));
   STARLING_TRY(parts_.gossip.check_addresses());
-  const bool replaces = parts_.gossip.roster() && state_of(parts_.gossip) == "running";
+  const std::string_view former_state =
+      parts_.gossip.roster() ? state_of(parts_.gossip) : std::string_view();
+  const bool replaces = former_state == "running" || former_state == "refused";
   json::value replaced;
   if (replaces) {
     const identity::Roster& former = *parts_.gossip.roster();

@@ -886,6 +886,24 @@ TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
   EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
 }
 
+TEST_F(CommandsTest, ANetworkThatCannotGoOnWithWhoIsLeftSaysSo) {
+  federation.start_service();
+  for (const char* name : {"cam-1", "cam-2", "cam-3", "cam-4"}) federation.join(name);
+  const std::string net = write_job("[topology]\nspec = \"hypercube\"\n");
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0) << err;
+  EXPECT_THAT(out, StartsWith("faces is running: "));
+  EXPECT_EQ(ask({"client", "revoke", "cam-4"}), 0) << err;
+  const std::string why = "cannot go on with 3 members: ";
+  EXPECT_THAT(out, HasSubstr("\nthe gossip network faces: it " + why));
+  EXPECT_EQ(ask({"gossip", "show"}), 0) << err;
+  EXPECT_THAT(out, StartsWith("faces cannot go on: epoch 2, "));
+  EXPECT_THAT(out, HasSubstr("\nfaces: it " + why));
+  EXPECT_EQ(ask_json({"gossip", "show"}).at("state"), "refused");
+  EXPECT_EQ(ask({"client", "revoke", "cam-3"}), 0) << err;
+  EXPECT_EQ(out, "cam-3 is revoked; a new token lets the name join again\n") << "two suit it";
+  EXPECT_EQ(ask_json({"gossip", "show"}).at("state"), "running");
+}
+
 // A member that has been silent for days must not look like one that reported a second ago.
 TEST(RecentTimeCell, HasTheDateWhereItIsNotOfToday) {
   const boost::json::value report{{"time", "2026-11-20T09:10:11.500Z"}, {"none", nullptr}};

@@ -171,9 +171,16 @@ TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
   EXPECT_EQ(shown.at("members").at(1).at("report").at("step"), 9);
   EXPECT_EQ(shown.at("members").at(1).at("report").at("links"), 1) << "with others";
   EXPECT_EQ(shown.at("members").at(1).at("connected"), true);
+  for (RawConnection* member : {&early, &late}) {
+    member->send(protocol::PeerReport{.epoch = 1, .state = "refused"});
+    member->send(protocol::Ping{});
+    EXPECT_EQ(member->next(), "Pong");
+  }
+  EXPECT_EQ(federation.ask("gossip-show").value().at("state"), "refused") << "by all";
   ASSERT_TRUE(federation.ask("client-revoke", {{"name", "cam-2"}}));
   EXPECT_EQ(early.next(), "Relay") << "that the other end is away";
   EXPECT_EQ(early.next(), "RosterPart");
+  EXPECT_EQ(federation.ask("gossip-show").value().at("state"), "running") << "of a later epoch";
   early.send(
       protocol::VectorTransfer{.id = TaskId(5), .content = protocol::MixMessage{.first = 1}});
   EXPECT_EQ(early.next(), "Bye bad-message");
