@@ -597,9 +597,10 @@ protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
   if (roster_) report.epoch = roster_->epoch;
   report.linked = static_cast<std::uint32_t>(up_.size()) + 1;
   report.problem = problem();
-  report.state = !roster_ || preparing_ ? "joining"
-                 : standby(now, wall)   ? "fallback-roster"
-                                        : "refused";
+  const bool begins = preparing_ || (renewal_ == Renewal::kNextEpoch && is_member());
+  report.state = !roster_ || begins   ? "joining"
+                 : standby(now, wall) ? "fallback-roster"
+                                      : "refused";
   if (roster_ && roster_->stopped()) report.state = "ended";
   if (!session_) {
     counts_.add_to(report, nullptr);

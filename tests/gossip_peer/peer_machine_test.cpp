@@ -255,6 +255,22 @@ TEST(PeerMachine, SaysWhereItEndedThoughTheRosterStopsAnotherRun) {
 
 // --- expiry and clocks --------------------------------------------------------------------------
 
+TEST(PeerMachine, WhoseClockIsRightAgainRefusesNothing) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1, {}, 1min));
+  peer.wall += 48h;
+  peer.tick(1s);
+  peer.compute();  // the phase at work
+  EXPECT_EQ(peer.state(), "refused");
+  peer.wall -= 48h;
+  peer.clear();
+  peer.tick(1s);
+  EXPECT_TRUE(peer.said("the roster holds by this device's clock"));
+  const auto reports = peer.of<peer::Report>();
+  EXPECT_FALSE(reports.empty());
+  for (const auto& sent : reports) EXPECT_NE(sent.report.state, "refused");
+}
+
 TEST(PeerMachine, AnExpiredRosterSilencesUntilALaterOneComes) {
   MachineBench peer;
   peer.links = {{1, PeerHello{}}};
