@@ -135,7 +135,8 @@ std::optional<EdgeStatus::Gossip> GossipSession::status() const {
                             .expected = report.expected,
                             .links = report.linked - 1,
                             .reachable = report.reachable,
-                            .problem = report.problem};
+                            .problem = report.problem,
+                            .model = node_.peer().model_file().string()};
 }
 
 Result<gossip::PeerNode::Options> node_options(const EdgeOptions& options,

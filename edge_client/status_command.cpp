@@ -45,8 +45,10 @@ void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::os
                   gossip.run_name, gossip.step, gossip.neighbours, gossip.expected,
                   counted(gossip.links, "other member"));
   out << wrap_beside(label, facts, columns) << "\n";
-  if (gossip.problem.empty()) return;
-  out << wrap_beside(std::string(label.size(), ' '), gossip.problem, columns) << "\n";
+  if (!gossip.problem.empty()) {
+    out << wrap_beside(std::string(label.size(), ' '), gossip.problem, columns) << "\n";
+  }
+  if (!gossip.model.empty()) out << "model          " << gossip.model << "\n";
 }
 
 void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::size_t columns,

@@ -36,7 +36,7 @@ json::value gossip_or_null(const std::optional<EdgeStatus::Gossip>& gossip) {
                       {"state", gossip->state},           {"step", gossip->step},
                       {"neighbours", gossip->neighbours}, {"expected", gossip->expected},
                       {"links", gossip->links},           {"reachable", gossip->reachable},
-                      {"problem", gossip->problem}};
+                      {"problem", gossip->problem},       {"model", gossip->model}};
 }
 
 // Reads members of one object, and remembers whether one was missing or of another type.
@@ -101,6 +101,7 @@ Result<EdgeStatus::Gossip> parse_gossip(const json::value& value) {
   gossip.links = read.number<std::uint32_t>("links");
   gossip.reachable = read.number<std::uint32_t>("reachable");
   gossip.problem = read.text("problem");
+  gossip.model = read.text("model");
   if (read.failed()) return damaged();
   return gossip;
 }

@@ -33,6 +33,7 @@ struct EdgeStatus {
     std::uint32_t links = 0;      // with other members
     std::uint32_t reachable = 0;  // members not known to be away, this device included
     std::string problem;
+    std::string model;  // the file that holds that of a run that is over; empty: there is none
     friend bool operator==(const Gossip&, const Gossip&) = default;
   };
 

@@ -101,6 +101,10 @@ std::string describe(const json::value& network, const CommandContext& context) 
     const std::string problem = cell(member.at("report"), "problem");
     if (problem != "-") text += fmt::format("{}: {}\n", cell(member, "name"), problem);
   }
+  const std::string state = cell(network, "state");
+  if (state == "finished" || state == "stopped") {
+    text += "each member keeps its model in gossip/model.safetensors of its state directory\n";
+  }
   return text;
 }
 

@@ -172,18 +172,33 @@ void PeerShell::perform(peer::KeepCheckpoint& action) {
   const auto saved = std::make_shared<Result<void>>();
   const auto checkpoint = action.checkpoint;
   world_.disk_work.submit(
-      [saved, keep = std::move(action), &disk = world_.disk,
-       directory = options_.directory](unsigned) {
+      [saved, keep = action, &disk = world_.disk, directory = options_.directory,
+       model = model_path()](unsigned) {
         const auto path = directory / "checkpoint.safetensors";
         *saved = save_checkpoint(disk, path, *keep.checkpoint, keep.layout);
         if (*saved && keep.model_too) {
-          *saved = save_model(disk, directory / "model.safetensors", *keep.checkpoint, keep.layout);
+          *saved = save_model(disk, model, *keep.checkpoint, keep.layout);
         }
       },
-      [saved, checkpoint, self = self_, &log = world_.log] {
-        if (*self != nullptr) return (*self)->on(peer::CheckpointKept{checkpoint, *saved});
+      [saved, checkpoint, with_model = action.model_too, self = self_, &log = world_.log] {
+        if (*self != nullptr) {
+          if (*saved && with_model) (*self)->note_model(checkpoint->run);
+          return (*self)->on(peer::CheckpointKept{checkpoint, *saved});
+        }
         if (!*saved) log.warning("the checkpoint is not kept: {}", saved->error().message());
       });
+}
+
+void PeerShell::note_model(const std::string& run) {
+  if (std::exchange(model_of_, run) == run) return;
+  world_.log.info("the model with which the run ended is in {}", model_path().string());
+}
+
+std::filesystem::path PeerShell::model_file() const {
+  const EpochSession* const session = machine_.session();
+  const bool is_over = session == nullptr || machine_.is_finished();
+  const bool is_current = session == nullptr || session->run_id() == model_of_;
+  return !model_of_.empty() && is_over && is_current ? model_path() : std::filesystem::path();
 }
 
 void PeerShell::perform(peer::Report& action) {

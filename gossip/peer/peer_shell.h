@@ -81,6 +81,8 @@ class PeerShell {
   std::optional<fallback::Trained> end_fallback();
 
   bool is_finished() const { return machine_.is_finished(); }
+  // Where this process wrote the model with which the run ended here; empty: it has not.
+  std::filesystem::path model_file() const;
   protocol::PeerReport report() const;
   const identity::SignedRoster* roster() const { return machine_.roster().whole().get(); }
   PeerTransport& transport() { return *links_; }
@@ -108,6 +110,8 @@ class PeerShell {
   void perform(peer::Closed&);
 
   WallTime wall() const { return world_.clock.wall_now(); }
+  std::filesystem::path model_path() const { return options_.directory / "model.safetensors"; }
+  void note_model(const std::string& run);
   void add_links(protocol::PeerReport& report) const;
   // Brings the columns of `rows_` into the run's order.
   Result<NetworkRun> derive(const identity::Roster& roster);
@@ -126,6 +130,7 @@ class PeerShell {
   Issuer issuer_;
   PeerMachine machine_;
   std::shared_ptr<Preparation> preparation_;
+  std::string model_of_;  // the run of the model that was written last; empty: none was
   std::function<void()> closed_;
   std::deque<peer::Event> events_;  // of handlers that were called while actions are performed
   bool performing_ = false;

@@ -808,7 +808,9 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(err,
             "note: [network] is of simulated networks and means nothing to real devices\n"
             "note: virtual-time is of simulated networks and means nothing to real devices\n");
+  EXPECT_THAT(out, Not(HasSubstr("model.safetensors")));
   EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("\neach member keeps its model in gossip/model.safetensors of "));
   EXPECT_EQ(ask({"gossip", "start", net, "--nodes", "3", "--dataset", "csv:nix.csv",
                  "--algorithm.ratio", "0.3"}),
             0);

@@ -363,15 +363,24 @@ TEST_F(CommandsTest, AProblemStaysInItsColumn) {
 // How many members are not known to be away says nothing where nobody was reached yet.
 TEST_F(CommandsTest, StatusCountsLinks) {
   const auto lock = StateLock::acquire(state_);
-  const EdgeStatus::Gossip gossip{.run_name = "net",
-                                  .state = "training",
-                                  .step = 7,
-                                  .expected = 2,
-                                  .links = 1,
-                                  .reachable = 4};
+  const EdgeStatus::Gossip gossip{
+      .run_name = "net", .state = "training", .step = 7, .expected = 2, .links = 1, .reachable = 4};
   std::ofstream(state_.status_file()) << to_json(EdgeStatus{.client = "cam-7", .gossip = gossip});
   EXPECT_THAT(print_status().text, HasSubstr("training, run 'net' step 7, 0 of 2 neighbours heard, "
                                              "linked with 1 other member\n"));
+}
+
+TEST_F(CommandsTest, StatusSaysWhereTheModelOfAFinishedRunIs) {
+  const auto lock = StateLock::acquire(state_);
+  EdgeStatus::Gossip gossip{.run_name = "net", .state = "training"};
+  const auto text = [&] {
+    std::ofstream(state_.status_file()) << to_json(EdgeStatus{.client = "cam-7", .gossip = gossip});
+    return print_status().text;
+  };
+  EXPECT_THAT(text(), Not(HasSubstr("model ")));
+  gossip.state = "finished";
+  gossip.model = "/srv/cam-7/gossip/model.safetensors";
+  EXPECT_THAT(text(), HasSubstr("\nmodel          /srv/cam-7/gossip/model.safetensors\n"));
 }
 
 TEST_F(CommandsTest, StatusSurvivesADamagedFile) {

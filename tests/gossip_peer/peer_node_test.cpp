@@ -519,6 +519,19 @@ TEST(PeerNode, WhoIsToBeDialledAndDoesNotListenIsTold) {
   cluster.run_until_finished();
 }
 
+TEST(PeerNode, SaysWhereTheModelOfAFinishedRunIs) {
+  PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
+  cluster.start_all();
+  EXPECT_EQ(cluster.peers[0]->node->peer().model_file(), "");
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  const auto file = cluster.peers[0]->directory / "gossip/model.safetensors";
+  const auto written = [&] { return cluster.peers[0]->node->peer().model_file() == file; };
+  cluster.run_until(written, "its model is written");
+  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_EQ(cluster.log.count("the model with which the run ended is in " + file.string()), 1U);
+}
+
 TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
   PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
   cluster.options.start_patience = std::chrono::milliseconds(100);
