@@ -228,28 +228,55 @@ Check check_clock(const IdentityDirectory& identity, std::optional<WallTime> coo
                 remedy);
 }
 
-// At which others dial this device, as the roster that it holds says; none once its run was
-// stopped.
-std::optional<identity::HostPort> dialled_address(const PreflightRequest& request,
-                                                  const IdentityDirectory& identity) {
+// None once its run was stopped.
+std::optional<identity::SignedRoster> current_roster(const PreflightRequest& request,
+                                                     const IdentityDirectory& identity) {
   SystemDisk disk;
-  const auto held = gossip::load_held_roster(disk, request.state.gossip(), identity);
-  if (!held || !*held) return std::nullopt;
-  const identity::Roster& roster = (*held)->roster();
-  if (roster.stopped()) return std::nullopt;
+  auto held = gossip::load_held_roster(disk, request.state.gossip(), identity);
+  return held && *held && !(*held)->roster().stopped() ? *std::move(held) : std::nullopt;
+}
+
+// Where others dial this device, as the roster that it holds says.
+std::optional<identity::HostPort> dialled_address(const identity::SignedRoster& held,
+                                                  const IdentityDirectory& identity) {
+  const identity::Roster& roster = held.roster();
   const auto place = roster.find(identity.identity().name);
   if (!place || roster.members[*place].address.empty()) return std::nullopt;
   const auto address = identity::parse_host_port(roster.members[*place].address);
   return address ? std::optional(*address) : std::nullopt;
 }
 
-Check does_not_listen(const identity::HostPort& told) {
-  const std::string any = told.host.find(':') == told.host.npos ? "0.0.0.0" : "::";
-  return failed("listen",
-                fmt::format("peers dial {}, as the roster says, and this device does not listen",
-                            told.text()),
-                fmt::format("say listen = \"{}\" under [gossip] in edge.toml",
-                            identity::HostPort{any, told.port}.text()));
+// On every address of the machine, as the one that is dialled may be a router's.
+std::string everywhere(const std::string& dialled_host) {
+  return dialled_host.find(':') == dialled_host.npos ? "0.0.0.0" : "[::]";
+}
+
+Check does_not_listen(const std::string& dialled, const std::string& who_says,
+                      const std::string& remedy) {
+  return failed(
+      "listen",
+      fmt::format("peers dial {}, as {}, and this device does not listen", dialled, who_says),
+      remedy);
+}
+
+// Of a device that peers dial, though it is not told to listen. The certificate, which is all that
+// there is before the first roster, has the host alone.
+std::optional<Check> check_deafness(const PreflightRequest& request,
+                                    const IdentityDirectory& identity) {
+  if (const auto roster = current_roster(request, identity)) {
+    const auto told = dialled_address(*roster, identity);
+    if (!told) return std::nullopt;
+    return does_not_listen(told->text(), "the roster says",
+                           fmt::format("say listen = \"{}:{}\" under [gossip] in edge.toml",
+                                       everywhere(told->host), told->port));
+  }
+  const auto hosts = identity.credentials().certificate.hosts();
+  if (hosts.empty()) return std::nullopt;
+  return does_not_listen(
+      hosts.front(), "its certificate says",
+      fmt::format("say listen = \"{}:PORT\" under [gossip] in edge.toml, with the port of the "
+                  "address that the operator gave this device (token new --address)",
+                  everywhere(hosts.front())));
 }
 
 // Whether peers that dial this device would find it.
@@ -277,7 +304,8 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
                   "end what uses it, or say another gossip.listen");
   }
   loop.run_task((*listener)->close());
-  const auto told = dialled_address(request, identity);
+  const auto roster = current_roster(request, identity);
+  const auto told = roster ? dialled_address(*roster, identity) : std::nullopt;
   if (!told || told->port == where->port || where->port == 0) {
     return passed("listen", fmt::format("peers may dial {}", listen));
   }
@@ -328,8 +356,8 @@ std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock
   checks.push_back(check_certificate(*identity, clock.wall_now()));
   if (request.options && !request.options->gossip.listen.empty()) {
     checks.push_back(check_listen(request, *identity, clock));
-  } else if (const auto told = dialled_address(request, *identity); request.options && told) {
-    checks.push_back(does_not_listen(*told));
+  } else if (request.options) {
+    if (auto deaf = check_deafness(request, *identity)) checks.push_back(*std::move(deaf));
   }
   Reached reached = check_connection(request, *identity, clock);
   checks.push_back(std::move(reached.check));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/identity/certificate.h"
 
+#include <arpa/inet.h>
 #include <openssl/pem.h>
 
 #include <array>
 #include <ctime>
+#include <optional>
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
@@ -111,19 +113,49 @@ Validity Certificate::validity() const {
   return {wall_time(X509_get0_notBefore(native())), wall_time(X509_get0_notAfter(native()))};
 }
 
-std::vector<std::string> Certificate::uris() const {
+namespace {
+
+// What `read` makes of each subject alternative name, but for those that it makes nothing of.
+template <class Read>
+std::vector<std::string> read_names(X509* certificate, Read read) {
   const GeneralNamesPointer names(static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(native(), NID_subject_alt_name, nullptr, nullptr)));
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   clear_openssl_errors();
-  std::vector<std::string> uris;
+  std::vector<std::string> found;
   for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()); ++i) {
-    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                      static_cast<std::size_t>(ASN1_STRING_length(uri)));
+    std::optional<std::string> text = read(*sk_GENERAL_NAME_value(names.get(), i));
+    if (text) found.push_back(*std::move(text));
   }
-  return uris;
+  return found;
+}
+
+std::string bytes_of(const ASN1_STRING* text) {
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<std::size_t>(ASN1_STRING_length(text))};
+}
+
+std::optional<std::string> numeric_address(const ASN1_OCTET_STRING* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const int family = ASN1_STRING_length(address) == 4 ? AF_INET : AF_INET6;
+  if (family == AF_INET6 && ASN1_STRING_length(address) != 16) return std::nullopt;
+  ::inet_ntop(family, ASN1_STRING_get0_data(address), text.data(), text.size());
+  return std::string(text.data());
+}
+
+}  // namespace
+
+std::vector<std::string> Certificate::uris() const {
+  return read_names(native(), [](const GENERAL_NAME& name) {
+    return name.type == GEN_URI ? std::optional(bytes_of(name.d.uniformResourceIdentifier))
+                                : std::nullopt;
+  });
+}
+
+std::vector<std::string> Certificate::hosts() const {
+  return read_names(native(), [](const GENERAL_NAME& name) {
+    if (name.type == GEN_DNS) return std::optional(bytes_of(name.d.dNSName));
+    return name.type == GEN_IPADD ? numeric_address(name.d.iPAddress) : std::nullopt;
+  });
 }
 
 Result<Identity> Certificate::identity() const {

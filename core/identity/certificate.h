@@ -42,6 +42,8 @@ class Certificate {
   Sha256Digest public_key_digest() const;
   Validity validity() const;
   std::vector<std::string> uris() const;  // of the subject alternative names, as they stand there
+  // The DNS names and numeric addresses among them: where its owner may be reached.
+  std::vector<std::string> hosts() const;
   // The one Starling URI of the subject alternative names; "bad-identity" for none or several.
   [[nodiscard]] Result<Identity> identity() const;
   x509_st* native() const { return certificate_.get(); }

@@ -120,6 +120,7 @@ void PeerMachine::adopt() {
   }
   failure_.reset();
   problem_.clear();
+  deafness_.clear();
   if (roster_.is_expired(clock())) return expire();
   if (roster.stopped()) {
     return say(LogLevel::kInfo, fmt::format("run {} was ended by its issuer", roster.run));
@@ -130,10 +131,11 @@ void PeerMachine::adopt() {
                   counted(roster.members.size(), "member"), format_rfc3339(roster.expires),
                   stands_by() ? ", should the coordinator be gone" : ""));
   if (self && !roster.members[*self].address.empty() && !options_.listens) {
-    say(LogLevel::kWarning,
-        fmt::format("others dial this device at {}, as the roster says, but it does not listen: "
-                    "set gossip.listen",
-                    roster.members[*self].address));
+    deafness_ = fmt::format(
+        "others dial this device at {}, as the roster says, but it does not listen: set "
+        "gossip.listen",
+        roster.members[*self].address);
+    say(LogLevel::kWarning, deafness_);
   }
   if (!self || !is_member()) {
     problem_ = fmt::format(
@@ -521,9 +523,10 @@ void PeerMachine::handle(peer::LinkDown& down) {
 
 std::string PeerMachine::problem() const {
   const bool hears_nobody = session_ && session_->training().progress().heard == 0;
-  std::string problem = unreached_.problem_beside(problem_, hears_nobody);
+  std::string problem = session_ ? deafness_ : "";  // its own fault first
+  const std::string said = unreached_.problem_beside(problem_, hears_nobody);
   const std::string of_others = session_ ? session_->problem() : "";
-  for (const std::string& more : {of_others, pending_checkpoint_.problem()}) {
+  for (const std::string& more : {said, of_others, pending_checkpoint_.problem()}) {
     if (!more.empty()) problem += (problem.empty() ? "" : "; ") + more;
   }
   return problem;

@@ -168,6 +168,7 @@ class PeerMachine {
   std::optional<Error> failure_;
   std::uint64_t failed_size_ = 0;  // of its model, as greetings said; 0: they did not
   std::string problem_;
+  std::string deafness_;  // that others dial this peer in vain; empty: it listens, or nobody dials
   UnreachedNeighbours unreached_;
   bool trainer_fails_ = false;  // since it did a task
 

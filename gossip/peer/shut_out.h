@@ -31,7 +31,9 @@ inline Error as_shut_out(const std::string& name, const Error& why) {
 inline Error as_not_dialled(const std::string& name, const Error& why) {
   Error refused = as_shut_out(name, why);
   if (refused.code() == "shut-out") return refused;
-  return not_connected("cannot-dial", name + " cannot be dialled: " + why.message());
+  const bool may_be_deaf = why.code() == "cannot-connect";
+  return not_connected("cannot-dial", name + " cannot be dialled: " + why.message() +
+                                          (may_be_deaf ? ", and its gossip.listen" : ""));
 }
 
 }  // namespace starling::gossip

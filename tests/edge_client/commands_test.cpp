@@ -199,6 +199,27 @@ TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
   EXPECT_THAT(stopped.text, Not(HasSubstr("listen")));
 }
 
+// Before there is a roster.
+TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheCertificateHas) {
+  coordinator_.loop.run_task(coordinator_.listener->close());  // it is not asked
+  coordinator_.listener.reset();
+  const auto peer = *coordinator_.authority.issue_credentials(
+      {.role = identity::Role::kPeer, .name = "cam-7", .addresses = {"10.0.0.7"}}, kNow);
+  std::filesystem::remove_all(state_.identity());
+  ASSERT_TRUE(identity::IdentityDirectory::save(state_.identity(), peer, {"127.0.0.1", 1}));
+  const auto listening = [this] {
+    const auto checks = preflight_checks({state_, options_, "test"}, clock_);
+    const auto found = std::ranges::find(checks, "listen", &Check::name);
+    return found == checks.end() ? Check{} : *found;
+  };
+  EXPECT_FALSE(listening().ok);
+  EXPECT_EQ(listening().finding,
+            "peers dial 10.0.0.7, as its certificate says, and this device does not listen");
+  EXPECT_THAT(listening().remedy, HasSubstr("say listen = \"0.0.0.0:PORT\" under [gossip]"));
+  options_.gossip.listen = "127.0.0.1:" + std::to_string(testing::free_port());
+  EXPECT_TRUE(listening().ok);
+}
+
 TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
   options_.data.dataset = "csv:/nonexistent/rows.csv";
   clock_.set(kNow + hours(2));

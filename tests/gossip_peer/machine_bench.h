@@ -24,7 +24,7 @@ class MachineBench {
   explicit MachineBench(gossip::NetOptions options = gossip::testing::small_network("ring", 3),
                         Member place = 0)
       : world(options, 1),
-        machine(world.options, *world.peers[place]->identity,
+        machine(listening(world.options), *world.peers[place]->identity,
                 [this, place](const gossip::NetworkRun& run, Member self, std::uint64_t step,
                               std::optional<gossip::FallbackPace> pace) {
                   ++local_steps_made;
@@ -33,6 +33,10 @@ class MachineBench {
                 }),
         wall(world.wall_now()) {}
 
+  static gossip::PeerOptions listening(gossip::PeerOptions options) {
+    options.listens = true;
+    return options;
+  }
   void feed(gossip::peer::Event event) {
     for (gossip::peer::Action& action : machine.on(std::move(event), now, wall)) {
       const auto* prepare = std::get_if<gossip::peer::Prepare>(&action);

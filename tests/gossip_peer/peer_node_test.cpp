@@ -3,6 +3,7 @@
 // members stop, come back, are revoked, or hold a roster that expired.
 #include "gossip/peer/peer_node.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -515,7 +516,9 @@ TEST(PeerNode, WhoIsToBeDialledAndDoesNotListenIsTold) {
   cluster.undialled.clear();
   cluster.peers[1]->port = 1;
   cluster.publish(cluster.roster(1));
-  EXPECT_EQ(cluster.log.count("as the roster says, but it does not listen: set gossip.listen"), 1U);
+  const std::string deaf = "as the roster says, but it does not listen: set gossip.listen";
+  EXPECT_EQ(cluster.log.count(deaf), 1U);
+  EXPECT_THAT(cluster.peers[1]->node->peer().report().problem, ::testing::HasSubstr(deaf));
   cluster.run_until_finished();
 }
 

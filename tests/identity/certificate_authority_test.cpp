@@ -80,6 +80,9 @@ TEST(CertificateAuthority, GivesServersTheirAddresses) {
   EXPECT_EQ(extension(credentials->certificate, NID_subject_alt_name),
             "URI:starling://kitchen/coordinator/hub, DNS:fl.example.org, IP Address:10.0.0.1, "
             "IP Address:0:0:0:0:0:0:0:1");
+  EXPECT_EQ(credentials->certificate.hosts(),
+            (std::vector<std::string>{"fl.example.org", "10.0.0.1", "::1"}));
+  EXPECT_EQ(credentials->certificate.uris().size(), 1U);
   EXPECT_EQ(extension(credentials->certificate, NID_ext_key_usage),
             "TLS Web Server Authentication, TLS Web Client Authentication");
 }
