@@ -79,6 +79,13 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
   return refusing_advice(code, identity.coordinator().text());
 }
 
+std::string revoked_peer_advice(const StateDirectory& state, bool trains) {
+  return fmt::format(
+      "the operator revoked this device, and no member has a link with it{}; if that was a "
+      "mistake, {}",
+      trains ? ": it trains alone" : "", join_again(state));
+}
+
 Error as_refusal(const Error& said) {
   if (std::ranges::find(kNotAdmitted, said.code()) == kNotAdmitted.end()) return said;
   return {said.kind(), std::string(kRefused) + said.code(), said.message(),

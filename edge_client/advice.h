@@ -20,6 +20,9 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
 // bare code is our judgement of the coordinator's. Any other error is returned as it is.
 Error as_refusal(const Error& said);
 
+// What `status` says of a gossip peer that the operator revoked and that has no link with a member.
+std::string revoked_peer_advice(const StateDirectory& state, bool trains);
+
 // A sentence where the device's own certificate has less than a fifth of its life left; its end
 // shuts the device out.
 std::string expiry_warning(const identity::IdentityDirectory& identity, const StateDirectory& state,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/edge_session.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/link/message_link.h"
@@ -187,6 +188,7 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
 // Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong. A time
 // at which that certificate was not valid is of a clock that is wrong itself.
 void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
+  revoked_ = false;
   status_.last_connected = world_.clock.wall_now();
   if (welcome.wall_time_ms > kLastMillisecond) return;
   const WallTime told{std::chrono::milliseconds(welcome.wall_time_ms)};
@@ -220,6 +222,7 @@ void EdgeSession::lose_link(const Error& error) {
 }
 
 void EdgeSession::note_failure(const Error& error) {
+  revoked_ |= error.code() == "refused-certificate-revoked";
   quiet_ = stop_requested_ || !reasons_.worth_saying(error.code(), world_.loop.now());
   if (!stop_requested_) {
     status_.last_error = error.message();
@@ -240,7 +243,19 @@ void EdgeSession::publish_status() {
     status_.task = EdgeStatus::Task{plan->run.value(), plan->run_name, plan->round, plan->rounds};
   }
   status_.gossip = peer_.status();
+  if (revoked_ && status_.gossip) say_revoked(*status_.gossip);
   status_writer_.set(status_);
+}
+
+// Members may know nothing of it, as where their roster was signed by hand.
+void EdgeSession::say_revoked(EdgeStatus::Gossip& gossip) const {
+  if (gossip.links > 0) return;
+  constexpr std::array<std::string_view, 4> kTraining = {"training", "waiting", "catching-up",
+                                                         "alone"};
+  const bool trains = std::ranges::find(kTraining, gossip.state) != kTraining.end();
+  if (trains) gossip.state = "revoked";
+  const std::string beside = gossip.problem.empty() ? "" : "; " + gossip.problem;
+  gossip.problem = revoked_peer_advice(world_.state, trains) + beside;
 }
 
 }  // namespace starling::edge_client

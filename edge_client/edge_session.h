@@ -94,6 +94,7 @@ class EdgeSession final : private client::Link {
   void stop_if_broken(const Error& error);
   void finish_event();
   void publish_status();
+  void say_revoked(EdgeStatus::Gossip& gossip) const;
   void post(std::function<void(EdgeSession&)> work);  // any thread; dropped once the session ended
 
   World world_;
@@ -112,6 +113,7 @@ class EdgeSession final : private client::Link {
   net::TaskGroup alive_;    // one task, until request_stop()
   Peer peer_;
   bool welcomed_ = false;
+  bool revoked_ = false;  // as the coordinator said when this device connected last
   std::shared_ptr<EdgeSession*> self_;
   const Trainers trainers_;
   PooledComputation training_;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "core/net/deadline.h"
 #include "edge_client/pending_files.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
@@ -291,6 +292,35 @@ TEST(EdgeSession, ARevokedDeviceKeepsTryingAndSaysOnceWhatToDo) {
   device.stop();
   EXPECT_EQ(device.log.count("the operator revoked this device"), 1U);
   EXPECT_EQ(device.log.count("not connected"), 1U);
+}
+
+TEST(EdgeSession, AGossipPeerThatWasRevokedSaysThatItTrainsAlone) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  EdgeStatus::Gossip gossip{.run_name = "net", .state = "alone", .expected = 2, .links = 1};
+  device.session->set_peer({.status = [&gossip] { return std::optional(gossip); }});
+  coordinator.welcome();
+  coordinator.send(protocol::Bye{"certificate-revoked", "the operator revoked the client cam-7"});
+  EXPECT_EQ(coordinator.end(), "closed");
+  coordinator.accept();  // so it was noted
+  const auto shown = [&] {
+    device.session->refresh_status();
+    const TimePoint written =
+        coordinator.loop.now() + milliseconds(300);  // within a quarter of one
+    EXPECT_TRUE(net::run_task(coordinator.loop, net::sleep_until(coordinator.loop, written)));
+    return *read_status(device.state.status_file())->gossip;
+  };
+  EXPECT_EQ(shown().state, "alone") << "a member does not know it";
+  gossip.links = 0;
+  EXPECT_EQ(shown().state, "revoked");
+  EXPECT_THAT(shown().problem, ::testing::StartsWith("the operator revoked this device, and no "
+                                                     "member has a link with it: it trains alone"));
+  gossip.state = "finished";
+  EXPECT_EQ(shown().state, "finished");
+  EXPECT_THAT(shown().problem, ::testing::StartsWith("the operator revoked this device"));
+  coordinator.hang_up();
+  device.stop();
 }
 
 TEST(EdgeSession, ADeviceThatIsNotAdmittedIsToldToJoinAgainNotToSetItsClock) {
