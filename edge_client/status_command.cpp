@@ -20,7 +20,16 @@ struct Facts {
   WallTime certificate_expires;
   std::optional<long> process;
   std::optional<EdgeStatus> status;  // of the process that runs, or of the last one
+  std::optional<WallTime> held_at;   // when `status` last held
 };
+
+std::optional<WallTime> time_of(const std::filesystem::path& file) {
+  std::error_code code;
+  const auto time = std::filesystem::last_write_time(file, code);
+  if (code) return std::nullopt;
+  return std::chrono::floor<std::chrono::milliseconds>(
+      std::filesystem::file_time_type::clock::to_sys(time));
+}
 
 Result<Facts> gather(const StateDirectory& state) {
   STARLING_ASSIGN(const auto identity, identity::IdentityDirectory::load(state.identity()));
@@ -28,7 +37,10 @@ Result<Facts> gather(const StateDirectory& state) {
               .coordinator = identity.coordinator().text(),
               .certificate_expires = identity.credentials().certificate.validity().not_after,
               .process = StateLock::holder(state)};
-  if (const auto status = read_status(state.status_file())) facts.status = *status;
+  if (const auto status = read_status(state.status_file())) {
+    facts.status = *status;
+    facts.held_at = time_of(state.status_file());
+  }
   return facts;
 }
 
@@ -51,6 +63,18 @@ void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::os
   if (!gossip.model.empty()) out << "model          " << gossip.model << "\n";
 }
 
+// What to know of the file that the rest is read from; nothing where it is of now.
+std::string describe_file(const Facts& facts, const StateDirectory& state, WallTime now) {
+  if (!facts.process) return "";
+  const std::string file = state.status_file().string();
+  if (!facts.status) return fmt::format("not known: there is no {} of this version", file);
+  if (!facts.held_at || now - *facts.held_at < StatusWriter::kAgeMax) return "";
+  return fmt::format(
+      "as of {}, {:.0f} s ago: the process cannot write {}, as on a full disk, or stands still; "
+      "see its log",
+      format_rfc3339(*facts.held_at), to_seconds(now - *facts.held_at), file);
+}
+
 void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::size_t columns,
                 std::ostream& out) {
   out << fmt::format("{} of federation {}, coordinator {}\n", facts.who.name, facts.who.federation,
@@ -62,6 +86,8 @@ void print_text(const Facts& facts, const StateDirectory& state, WallTime now, s
   } else {
     out << fmt::format("process        none; run: {}\n", state.command("start"));
   }
+  const std::string about_file = describe_file(facts, state, now);
+  if (!about_file.empty()) out << wrap_beside("status         ", about_file, columns) << "\n";
   if (!facts.status) return;
   const EdgeStatus& status = *facts.status;
   if (facts.process) {
@@ -88,6 +114,7 @@ void print_json(const Facts& facts, std::ostream& out) {
       {"certificate_expires", format_rfc3339(facts.certificate_expires)},
       {"running", facts.process.has_value()},
       {"process", facts.process ? value(*facts.process) : value(nullptr)},
+      {"status_time", facts.held_at ? value(format_rfc3339(*facts.held_at)) : value(nullptr)},
       {"status", facts.status ? boost::json::parse(to_json(*facts.status)) : value(nullptr)}};
   out << boost::json::serialize(object) << '\n';
 }

@@ -13,6 +13,8 @@ namespace json = boost::json;
 
 constexpr std::size_t kBytesMax = 64 * 1024;
 constexpr Duration kInterval = std::chrono::milliseconds(250);
+constexpr Duration kRetry = std::chrono::seconds(2);
+constexpr Duration kRenewal = std::chrono::seconds(5);
 
 Error damaged() {
   return rejected("status-damaged", "the status file was not written by this version");
@@ -176,10 +178,7 @@ void StatusWriter::set(const EdgeStatus& status) {
   if (status == status_ && !stale_) return;
   status_ = status;
   stale_ = true;
-  if (waiting_) return;
-  write();
-  waiting_ = true;
-  alarm_.set(loop_.now() + kInterval);
+  if (!waiting_) write();
 }
 
 void StatusWriter::flush() {
@@ -188,17 +187,22 @@ void StatusWriter::flush() {
 
 void StatusWriter::on_time() {
   waiting_ = false;
-  if (!stale_) return;
-  write();
-  waiting_ = true;
-  alarm_.set(loop_.now() + kInterval);
+  stale_ ? write() : renew();
 }
 
 void StatusWriter::write() {
-  stale_ = false;
-  const bool written = replace_file(file_, to_json(status_));
-  if (!written && !failed_) log_.warning("cannot write {}", file_.string());
-  failed_ = !written;
+  stale_ = !replace_file(file_, to_json(status_));
+  if (stale_ && !failed_) log_.warning("cannot write {}: tried again", file_.string());
+  if (!stale_ && failed_) log_.info("{} is written again", file_.string());
+  failed_ = stale_;
+  waiting_ = true;
+  alarm_.set(loop_.now() + (stale_ ? kRetry : kInterval));
+}
+
+void StatusWriter::renew() {
+  std::error_code code;
+  std::filesystem::last_write_time(file_, std::filesystem::file_time_type::clock::now(), code);
+  alarm_.set(loop_.now() + kRenewal);
 }
 
 }  // namespace starling::edge_client

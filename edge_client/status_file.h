@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a running device tells `starling-edge status`: a small JSON file, replaced whole and at most
-// four times a second. Nothing depends on it after a crash.
+// four times a second. Nothing depends on it after a crash. Its time says when it last held: a
+// process that can write it renews that every few seconds.
 #pragma once
 
 #include <filesystem>
@@ -62,7 +63,10 @@ std::string to_json(const EdgeStatus& status);
 
 class StatusWriter {
  public:
-  // The references must outlive the writer. A failure to write is logged once.
+  // How old the file of a process that runs may be; it is renewed every 5 s.
+  static constexpr Duration kAgeMax = std::chrono::seconds(15);
+
+  // The references must outlive the writer. A failure to write is logged once, and tried again.
   StatusWriter(net::EventLoop& loop, std::filesystem::path file, Log& log);
 
   // Written now, or a quarter of a second after the last time.
@@ -72,6 +76,7 @@ class StatusWriter {
  private:
   void on_time();
   void write();
+  void renew();
 
   net::EventLoop& loop_;
   std::filesystem::path file_;

@@ -67,19 +67,20 @@ fs::path directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-Result<void> set_mode(int fd, const fs::path& temporary, DurableFileOptions options) {
+// Errors name the file that is meant: a temporary's name is another one each time.
+Result<void> set_mode(int fd, const fs::path& path, DurableFileOptions options) {
   if (options.secret) return {};  // mkostemps made it 0600
-  if (::fchmod(fd, 0644 & ~kMask) != 0) return file_error("set the mode of", temporary);
+  if (::fchmod(fd, 0644 & ~kMask) != 0) return file_error("set the mode of", path);
   return {};
 }
 
 using Fill = std::function<Result<void>(int fd, const fs::path& temporary)>;
 
-Result<void> fill_temporary(int fd, const fs::path& temporary, const Fill& fill,
-                            DurableFileOptions options) {
-  STARLING_TRY(set_mode(fd, temporary, options));
+Result<void> fill_temporary(int fd, const fs::path& temporary, const fs::path& path,
+                            const Fill& fill, DurableFileOptions options) {
+  STARLING_TRY(set_mode(fd, path, options));
   STARLING_TRY(fill(fd, temporary));
-  return sync_descriptor(fd, temporary);
+  return sync_descriptor(fd, path);
 }
 
 Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFileOptions options) {
@@ -87,8 +88,8 @@ Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFile
   std::string name = (directory / ("." + path.filename().string() + ".XXXXXX.tmp")).string();
   FileDescriptor fd(::mkostemps(name.data(), 4, O_CLOEXEC));  // mode 0600
   if (fd.get() < 0) return file_error("create a temporary file beside", path);
-  Result<void> result = fill_temporary(fd.get(), name, fill, options);
-  if (result && fd.close() != 0) result = file_error("close", name);
+  Result<void> result = fill_temporary(fd.get(), name, path, fill, options);
+  if (result && fd.close() != 0) result = file_error("close", path);
   if (result && ::rename(name.c_str(), path.c_str()) != 0) result = file_error("rename to", path);
   if (!result) {
     ::unlink(name.c_str());
@@ -134,8 +135,8 @@ Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts
                            DurableFileOptions options) {
   return replace_durably(
       path,
-      [&](int fd, const fs::path& temporary) -> Result<void> {
-        for (ByteView part : parts) STARLING_TRY(write_all(fd, part, temporary));
+      [&](int fd, const fs::path&) -> Result<void> {
+        for (ByteView part : parts) STARLING_TRY(write_all(fd, part, path));
         return {};
       },
       options);

@@ -27,7 +27,10 @@ std::optional<peer::Say> PendingCheckpoint::answered(const peer::CheckpointKept&
   if (is_last) return peer::Say{LogLevel::kError, std::move(line)};
   line += "; tried again every " + format_duration(retry_every_);
   retry_at_ = now + retry_every_;
-  if (std::exchange(problem_, line) == line) return std::nullopt;
+  const std::string code = answer.kept.error().code();
+  const bool is_news = std::exchange(problem_, line).empty() || code_ != code;
+  code_ = code;
+  if (!is_news) return std::nullopt;
   return peer::Say{LogLevel::kWarning, std::move(line)};
 }
 

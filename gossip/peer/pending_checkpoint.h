@@ -18,8 +18,9 @@ class PendingCheckpoint {
   // Takes the place of the one before. Returns what to ask for: the model too where it was wanted
   // of this run before, as the model of a run that is over is owed until it is written.
   peer::KeepCheckpoint keep(peer::KeepCheckpoint what);
-  // Returns the line to log, if any: once for each error, as a disk that stays full would fill the
-  // log, and once when the checkpoint is there. `is_last`: it is not written again.
+  // Returns the line to log, if any: once for each kind of error, whichever of the files it is of,
+  // as a disk that stays full would fill the log, and once when the checkpoint is there. `is_last`:
+  // it is not written again.
   std::optional<peer::Say> answered(const peer::CheckpointKept& answer, TimePoint now,
                                     bool is_last);
   // When one that failed is to be written again; none: none has failed.
@@ -34,6 +35,7 @@ class PendingCheckpoint {
   std::optional<peer::KeepCheckpoint> pending_;
   std::optional<TimePoint> retry_at_;
   std::string problem_;
+  std::string code_;  // of that error
 };
 
 }  // namespace starling::gossip

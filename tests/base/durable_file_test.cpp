@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "tests/support/sync_probe.h"
@@ -74,6 +75,23 @@ TEST(DurableFile, NamesWhatIsWrong) {
   EXPECT_EQ(read_file(directory.path() / "big", 9).error().code(), "file-too-large");
   EXPECT_EQ(read_file(directory.path(), 9).error().code(), "file-unreadable");
   EXPECT_FALSE(write_durably(directory.path() / "no" / "such" / "file", as_bytes("x")));
+}
+
+// So that the same failure is the same message each time, and is logged once.
+TEST(DurableFile, NamesTheFileThatIsMeantAndNoTemporary) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "big";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 7, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto written = write_durably(path, as_bytes("0123456789"));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(written);
+  EXPECT_TRUE(written.error().message().starts_with("cannot write " + path.string() + ": "))
+      << written.error().message();
 }
 
 TEST(DurableFile, ANewDirectoryIsMadeToLastInEveryParent) {

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/identity/identity_directory.h"
+#include "core/net/deadline.h"
 #include "edge_client/preflight_command.h"
 #include "edge_client/status_command.h"
 #include "edge_client/status_file.h"
@@ -28,6 +29,7 @@ using testing::FixedClock;
 using ::testing::HasSubstr;
 using testing::kNow;
 using ::testing::Not;
+using testing::RecordingLog;
 using testing::ScriptedCoordinator;
 
 class CommandsTest : public ::testing::Test {
@@ -402,6 +404,49 @@ TEST_F(CommandsTest, StatusSaysWhereTheModelOfAFinishedRunIs) {
   gossip.state = "finished";
   gossip.model = "/srv/cam-7/gossip/model.safetensors";
   EXPECT_THAT(text(), HasSubstr("\nmodel          /srv/cam-7/gossip/model.safetensors\n"));
+}
+
+// As where the disk is full: the file stays as it was.
+TEST_F(CommandsTest, StatusSaysHowOldItsFileIsWhereTheProcessRuns) {
+  const auto renewed = [this](WallTime time) {
+    std::filesystem::last_write_time(state_.status_file(),
+                                     std::filesystem::file_time_type::clock::from_sys(time));
+  };
+  std::ofstream(state_.status_file()) << to_json(EdgeStatus{.client = "cam-7", .link = "up"});
+  renewed(kNow - std::chrono::minutes(2));
+  EXPECT_THAT(print_status().text, Not(HasSubstr("ago"))) << "no process runs";
+  const auto lock = StateLock::acquire(state_);
+  EXPECT_THAT(print_status().text,
+              HasSubstr("as of " + format_rfc3339(kNow - std::chrono::minutes(2)) +
+                        ", 120 s ago: the process cannot write " + state_.status_file().string()));
+  renewed(kNow - std::chrono::seconds(6));
+  EXPECT_THAT(print_status().text, Not(HasSubstr("ago")));
+  std::filesystem::remove(state_.status_file());
+  EXPECT_THAT(print_status().text, HasSubstr("status         not known: there is no "));
+}
+
+TEST_F(CommandsTest, AStatusThatStaysTheSameIsRenewed) {
+  RecordingLog log;
+  StatusWriter writer(coordinator_.loop, state_.status_file(), log);
+  const auto pass = [this](std::chrono::milliseconds time) {
+    const TimePoint until = coordinator_.loop.now() + time;
+    EXPECT_TRUE(net::run_task(coordinator_.loop, net::sleep_until(coordinator_.loop, until)));
+  };
+  writer.set(EdgeStatus{.client = "cam-7"});
+  const auto long_ago = std::filesystem::last_write_time(state_.status_file()) - hours(1);
+  std::filesystem::last_write_time(state_.status_file(), long_ago);
+  pass(std::chrono::milliseconds(400));
+  EXPECT_GT(std::filesystem::last_write_time(state_.status_file()), long_ago);
+  // And one that could not be written is written once it can be.
+  std::filesystem::remove(state_.status_file());
+  std::filesystem::create_directories(state_.status_file() / "in" / "the" / "way");
+  writer.set(EdgeStatus{.client = "cam-8"});
+  pass(std::chrono::milliseconds(300));
+  EXPECT_EQ(log.count("cannot write"), 1U);
+  std::filesystem::remove_all(state_.status_file());
+  pass(std::chrono::milliseconds(2200));
+  EXPECT_EQ(read_status(state_.status_file())->client, "cam-8");
+  EXPECT_EQ(log.count("is written again"), 1U);
 }
 
 TEST_F(CommandsTest, StatusSurvivesADamagedFile) {

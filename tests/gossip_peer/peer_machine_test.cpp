@@ -445,8 +445,10 @@ TEST(PeerMachine, AFinishedRunIsKeptAgainUntilItSucceeds) {
     ASSERT_THAT(again, SizeIs(1));
     EXPECT_TRUE(again[0].model_too);
     EXPECT_EQ(again[0].checkpoint, asked[0].checkpoint);
-    peer.feed(not_kept(again[0]));
+    const std::string other = "cannot write another file: no space left on device";
+    peer.feed(peer::CheckpointKept{again[0].checkpoint, overloaded("disk-full", other)});
     EXPECT_FALSE(peer.said("not kept")) << "once is enough";
+    EXPECT_THAT(problem(), HasSubstr(other));
   }
   peer.clear();
   peer.feed(peer::CheckpointKept{asked[0].checkpoint, {}});
