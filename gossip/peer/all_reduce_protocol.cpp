@@ -74,24 +74,24 @@ std::unique_ptr<collective::Reducer> make_reducer(const NetworkRun& run, const P
 
 }  // namespace
 
-AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                                     ProtocolPlace place, const ProtocolPatience& patience,
-                                     ProtocolStart start)
-    : ProtocolBase(run, local, host, place.self, place.names),
+AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local,
+                                     const ProtocolPlace& place, const ProtocolPatience& patience,
+                                     ProtocolStart start, TimePoint now)
+    : ProtocolBase(run, local, place, now),
       trained_(start.former && start.former->trained),
       return_every_(patience.max + patience.start),
-      machine_(make_reducer(run, place, patience, start, host.now())),
+      machine_(make_reducer(run, place, patience, start, now)),
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
-      jumps_(start.run_age, host.now()),
+      jumps_(start.run_age, now),
       linked_(names_.size()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (restored) return;
-  host_.say(LogLevel::kWarning, "the algorithm's state begins anew: " + restored.error().message());
+  say(LogLevel::kWarning, "the algorithm's state begins anew: " + restored.error().message());
 }
 
-void AllReduceProtocol::begin() {
+void AllReduceProtocol::handle(const training::Begin&) {
   STARLING_CHECK(state_ == State::kIdle);
   if (trained_) {
     reduce();
@@ -122,8 +122,6 @@ std::optional<std::span<const float>> AllReduceProtocol::model() const {
   return algorithm_->model();
 }
 
-Bytes AllReduceProtocol::state() const { return save_state(*algorithm_); }
-
 // While a model is being copied, this one is of no exchange.
 std::optional<Handover> AllReduceProtocol::hand_over() {
   STARLING_CHECK(!is_computing());
@@ -138,22 +136,18 @@ std::optional<Handover> AllReduceProtocol::hand_over() {
   return handover;
 }
 
-protocol::Support AllReduceProtocol::support() const {
-  return {.minority = is_minority(), .backed = at_.backed};
-}
-
 // --- the protocol --------------------------------------------------------------------------------
 
 void AllReduceProtocol::go_on() {
   const std::uint64_t step = schedule_.after(at_.exchange);
   if (step == schedule_.steps) {
     state_ = State::kFinished;
-    return host_.finished();
+    return act(training::Finished{});
   }
-  if (host_.is_leaving()) return;
+  if (is_leaving_) return;
   const LocalPhase phase = phase_of(at_.exchange);
   state_ = State::kTraining;
-  began_ = host_.now();
+  began_ = now_;
   train(
       phase,
       [this, phase] {
@@ -165,7 +159,7 @@ void AllReduceProtocol::go_on() {
 
 void AllReduceProtocol::trained(double loss_sum, const LocalPhase& phase) {
   if (!learned(loss_sum, phase)) return;
-  work_ = host_.now() - began_;
+  work_ = now_ - began_;
   jumps_.trained(work_);
   reduce();
 }
@@ -174,10 +168,11 @@ void AllReduceProtocol::reduce() {
   const std::span<const float> own = algorithm_->message(0).first;
   const double distance_max = usual_.limit_of_mean(own);
   // To numbers that are none nothing is near.
-  if (!std::isfinite(distance_max)) return host_.failed(diverged(phase_of(at_.exchange).step));
+  if (!std::isfinite(distance_max))
+    return act(training::Failed{diverged(phase_of(at_.exchange).step)});
   state_ = State::kReducing;
-  on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end())),
-                       distance_max});
+  tell_machine(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end())),
+                                 distance_max});
 }
 
 void AllReduceProtocol::perform(collective::Finished& finished) {
@@ -199,20 +194,21 @@ void AllReduceProtocol::perform(collective::Finished& finished) {
         algorithm_->absorb(nobody, {&inbox_, 1}, {0, run_.initial.size()});
         algorithm_->conclude(nobody, {&inbox_, 1});
       },
-      [this] { mixed(); });
+      [this] {
+        mean_ = {};
+        at_ = next_;
+        act(training::Advanced{});
+      });
 }
 
-void AllReduceProtocol::mixed() {
-  mean_ = {};
-  at_ = next_;
-  host_.advanced();  // while the model may be read
+void AllReduceProtocol::handle(const training::Continue&) {
   // Who cannot know what the others do must not run through the exchanges, which take the least
   // time where nobody is waited for. If more than half of the members take part, the others are no
   // majority, whatever these members have forgotten.
   const bool are_most = 2 * (heard_ + 1) > names_.size();
   const bool apart = in_groups() ? is_minority() || heard_ == 0 : is_minority() && !are_most;
   if (apart) resume_ = began_ + machine_->pace().value_or(Quorum::assumed_pace(work_));
-  if (!apart || resume_ <= host_.now()) return go_on();
+  if (!apart || resume_ <= now_) return go_on();
   state_ = State::kPacing;
 }
 
@@ -220,12 +216,11 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
   const bool backed = next.backed == next.exchange;
   if (backed != is_minority()) return;
   if (backed) {
-    return host_.say(LogLevel::kInfo, fmt::format("exchange {} had {} of {} members, a quorum",
-                                                  at_.exchange, members, names_.size()));
+    return say(LogLevel::kInfo, fmt::format("exchange {} had {} of {} members, a quorum",
+                                            at_.exchange, members, names_.size()));
   }
   const bool are_most = 2 * members > names_.size();
-  host_.say(
-      LogLevel::kWarning,
+  say(LogLevel::kWarning,
       fmt::format("exchange {} had {} of {} members, {}, and takes the model of a quorum when it "
                   "meets one; if the others are gone for good, a new roster without them ends this",
                   at_.exchange, members, names_.size(),
@@ -237,49 +232,49 @@ void AllReduceProtocol::say_standing(const Progress& next, std::size_t members) 
 
 // Others have come further without us.
 void AllReduceProtocol::perform(collective::CatchUp& catch_up) {
-  if (host_.is_leaving()) return;  // what was trained is kept, and no model comes any more
+  if (is_leaving_) return;  // what was trained is kept, and no model comes any more
   std::vector<Member> from = donors(catch_up.donors);
   next_ = catch_up.next;
   state_ = State::kCopying;
   if (from.empty()) return not_copied();
-  host_.say(LogLevel::kInfo,
-            next_.exchange > at_.exchange
-                ? fmt::format("the others have come to exchange {} without this peer, which is at "
-                              "{}: taking their model",
-                              next_.exchange, at_.exchange)
-                : fmt::format("a quorum is at exchange {}: taking its model in place of what was "
-                              "learned apart, up to exchange {}",
-                              next_.exchange, at_.exchange));
+  say(LogLevel::kInfo,
+      next_.exchange > at_.exchange
+          ? fmt::format("the others have come to exchange {} without this peer, which is at "
+                        "{}: taking their model",
+                        next_.exchange, at_.exchange)
+          : fmt::format("a quorum is at exchange {}: taking its model in place of what was "
+                        "learned apart, up to exchange {}",
+                        next_.exchange, at_.exchange));
   say_too_slow();
   copy_model(std::move(from));
 }
 
 void AllReduceProtocol::say_too_slow() {
   if (++behind_.copies == 1) {
-    behind_.since = host_.now();
+    behind_.since = now_;
     behind_.from = next_.exchange;
   }
-  const Duration passed = host_.now() - behind_.since;
+  const Duration passed = now_ - behind_.since;
   if (behind_.copies < kCopiesInARow || next_.exchange <= behind_.from) return;
   const Duration theirs = passed / static_cast<std::int64_t>(next_.exchange - behind_.from);
   const Duration copy = behind_.took / (behind_.copies - 1);
   // A member that was stopped, or whose donors are silent, copies as often without being slow.
   const bool shows = passed >= kSlowAfter && copy + work_ > theirs;
-  if (!shows || !too_slow_.is_due(host_.now())) return;
+  if (!shows || !too_slow_.is_due(now_)) return;
   const auto text = [](Duration time) {
     return format_duration(std::chrono::round<std::chrono::milliseconds>(time));
   };
-  host_.say(LogLevel::kWarning,
-            fmt::format("this peer takes {} to copy a model and {} to train, while the others need "
-                        "{} for an exchange: it has taken part in none since they were at exchange "
-                        "{}; its link or its training is too slow for this run",
-                        text(copy), text(work_), text(theirs), behind_.from));
+  say(LogLevel::kWarning,
+      fmt::format("this peer takes {} to copy a model and {} to train, while the others need "
+                  "{} for an exchange: it has taken part in none since they were at exchange "
+                  "{}; its link or its training is too slow for this run",
+                  text(copy), text(work_), text(theirs), behind_.from));
 }
 
 // Where we are ourselves others can be, whatever the age of the run says.
 bool AllReduceProtocol::can_be(Progress at) const {
   if (at.exchange > exchanges_ || at.backed > at.exchange) return false;
-  const auto limit = jumps_.limit(names_.size(), at_.exchange, host_.now());
+  const auto limit = jumps_.limit(names_.size(), at_.exchange, now_);
   return !limit || at.exchange <= *limit;
 }
 
@@ -288,8 +283,9 @@ bool AllReduceProtocol::can_be(Progress at) const {
 // others may go before it.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const Duration begins = machine_->pace().value_or(work_) + machine_->piece_wait();
-  copying_since_ = host_.now();
-  host_.copy_model(std::move(from), {.silent = begins + machine_->piece_wait(), .begins = begins});
+  copying_since_ = now_;
+  act(training::CopyModel{std::move(from),
+                          {.silent = begins + machine_->piece_wait(), .begins = begins}});
 }
 
 // Of these as many as can be reached; of none, any other.
@@ -307,10 +303,10 @@ std::vector<Member> AllReduceProtocol::donors(const std::vector<Member>& first) 
 // Who ended the run among a minority takes part again where a majority still trains, and keeps it
 // waiting for nothing otherwise. Two donors tell how far they are, where there are two.
 void AllReduceProtocol::come_back(Member from, Progress theirs) {
-  if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
+  if (state_ != State::kFinished || !is_minority() || is_leaving_) return;
   if (theirs.backed <= at_.backed) return;
-  if (host_.now() < return_again_) return;
-  return_again_ = host_.now() + return_every_;
+  if (now_ < return_again_) return;
+  return_again_ = now_ + return_every_;
   std::vector<Member> others = {from};
   for (Member member = 0; member < names_.size(); ++member) {
     if (member != from) others.push_back(member);
@@ -321,29 +317,30 @@ void AllReduceProtocol::come_back(Member from, Progress theirs) {
   copy_model(donors(others));
 }
 
-void AllReduceProtocol::copied(Progress progress, std::size_t, std::span<const float> model) {
+void AllReduceProtocol::handle(const training::Copied& copied) {
   STARLING_CHECK(state_ == State::kCopying);
-  if (!returning_) behind_.took += host_.now() - copying_since_;
+  const Progress progress = copied.progress;
+  if (!returning_) behind_.took += now_ - copying_since_;
   if (std::exchange(returning_, false)) {
     const bool is_further = progress.backed > at_.backed && can_be(progress);
     if (!is_further) {
       state_ = State::kFinished;
       return;
     }
-    host_.say(LogLevel::kInfo,
-              fmt::format("a quorum is still at exchange {}: goes on from its model in place of "
-                          "what was learned apart",
-                          progress.exchange));
+    say(LogLevel::kInfo,
+        fmt::format("a quorum is still at exchange {}: goes on from its model in place of "
+                    "what was learned apart",
+                    progress.exchange));
     next_ = progress;
   } else if (progress <= at_) {
     return keep_own("the model that came is no further: goes on with its own");
   }
-  algorithm_->restart(model);
+  algorithm_->restart(copied.model);
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
   const bool counts = can_be(progress) && machine_->is_explainable(progress);
   at_ = counts ? progress : next_;
-  on(collective::Copied{});
+  tell_machine(collective::Copied{});
   go_on();
 }
 
@@ -357,30 +354,27 @@ void AllReduceProtocol::not_copied() {
 
 // The local steps are done; where the others are this peer can only be with their model.
 void AllReduceProtocol::keep_own(std::string why) {
-  host_.say(LogLevel::kWarning, std::move(why));
+  say(LogLevel::kWarning, std::move(why));
   reduce();
 }
 
 // --- the machine --------------------------------------------------------------------------------
 
-void AllReduceProtocol::on(collective::Event event) {
-  for (collective::Action& action : machine_->on(std::move(event), host_.now())) {
+void AllReduceProtocol::tell_machine(collective::Event event) {
+  for (collective::Action& action : machine_->on(std::move(event), now_)) {
     std::visit([this](auto& a) { perform(a); }, action);
   }
 }
 
-void AllReduceProtocol::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
-
 void AllReduceProtocol::perform(collective::SendPiece& send) {
-  const VectorTransfer transfer{.content = ReducePiece{.exchange = send.at.exchange,
-                                                       .attempt = send.attempt,
-                                                       .place = send.place,
-                                                       .floats = send.floats.values.size()},
-                                .support = {.backed = send.at.backed}};
-  host_.send(send.to, transfer, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
+  const ReducePiece piece{.exchange = send.at.exchange,
+                          .attempt = send.attempt,
+                          .place = send.place,
+                          .floats = send.floats.values.size()};
+  act(peer::SendTransfer{send.to,
+                         {.content = piece, .support = {.backed = send.at.backed}},
+                         SharedBytes(send.floats.owner, as_bytes(send.floats.values))});
 }
-
-void AllReduceProtocol::perform(collective::Say& say) { host_.say(say.level, std::move(say.line)); }
 
 // --- what comes ---------------------------------------------------------------------------------
 
@@ -397,59 +391,65 @@ Result<void> AllReduceProtocol::check(Member from, const VectorTransfer& transfe
   return {};
 }
 
-void AllReduceProtocol::take(Member from, TransferFlow::Whole whole) {
+void AllReduceProtocol::handle(const peer::TransferReceived& came) {
+  const auto& [from, whole] = came;
   const auto* const content = std::get_if<ReducePiece>(&whole.transfer.content);
   if (content == nullptr) return;  // an earlier session took it
   const ReducePiece& piece = *content;
   // Numbers or not: the machine judges them, and finds out who sent them.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       piece.floats);
-  on(collective::PieceReceived{from, whole.transfer.epoch,
-                               Progress{whole.transfer.support.backed, piece.exchange},
-                               piece.attempt, piece.place, Floats{whole.data.owner(), values}});
+  tell_machine(collective::PieceReceived{
+      from, whole.transfer.epoch, Progress{whole.transfer.support.backed, piece.exchange},
+      piece.attempt, piece.place, Floats{whole.data.owner(), values}});
 }
 
-void AllReduceProtocol::take_note(Member from, const protocol::ReduceNote& note) {
-  if (!is_possible(from, note.at.exchange) || !can_be(note.at)) return;
-  come_back(from, note.at);
-  on(collective::NoteReceived{from, note});
+void AllReduceProtocol::handle(const peer::MessageReceived& came) {
+  const auto* const note = std::get_if<protocol::ReduceNote>(&came.envelope.message);
+  if (note == nullptr || note->epoch != epoch_) return;
+  if (!is_possible(came.from, note->at.exchange) || !can_be(note->at)) return;
+  come_back(came.from, note->at);
+  tell_machine(collective::NoteReceived{came.from, *note});
 }
 
-void AllReduceProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
+void AllReduceProtocol::handle(const peer::LinkUp& up) {
+  const auto& [from, hello] = up;
   linked_[from] = true;
   const bool says_where =
       is_possible(from, hello.exchange) && hello.begun && can_be(progress_of(hello));
   if (says_where) come_back(from, progress_of(hello));
-  on(collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
+  tell_machine(
+      collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
 }
 
-void AllReduceProtocol::link_lost(Member member) {
-  linked_[member] = false;
-  on(collective::LinkDown{member});
+void AllReduceProtocol::handle(const peer::LinkDown& down) {
+  linked_[down.member] = false;
+  tell_machine(collective::LinkDown{down.member});
 }
 
-void AllReduceProtocol::reach(Member member, bool reachable) {
+void AllReduceProtocol::handle(const training::Reach& reach) {
+  const auto& [member, reachable] = reach;
   // Word of a suspicion, or of its end, changes nothing here: nobody was heard by it.
   const bool changed =
       reachable ? unreachable_.erase(member) > 0 : unreachable_.insert(member).second;
   if (!changed) return;
   if (!reachable) {
-    on(collective::LinkDown{member});
+    tell_machine(collective::LinkDown{member});
   } else if (linked_[member]) {  // a link that was whole all the time does not say it again
-    on(collective::LinkUp{member, std::nullopt});
+    tell_machine(collective::LinkUp{member, std::nullopt});
   }
 }
 
-void AllReduceProtocol::tick() {
+void AllReduceProtocol::handle(const peer::Tick&) {
   const auto due = machine_->next_deadline();
-  if (due && *due <= host_.now()) on(collective::Tick{});
-  if (state_ == State::kPacing && host_.now() >= resume_) go_on();
+  if (due && *due <= now_) tell_machine(collective::Tick{});
+  if (state_ == State::kPacing && now_ >= resume_) go_on();
 }
 
 std::optional<TimePoint> AllReduceProtocol::next_deadline() const {
   std::optional<TimePoint> due = machine_->next_deadline();
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
-  if (state_ == State::kPacing && !host_.is_leaving()) sooner(resume_);
+  if (state_ == State::kPacing && !is_leaving_) sooner(resume_);
   return due;
 }
 

@@ -18,34 +18,42 @@ namespace starling::gossip {
 
 class AllReduceProtocol final : public ProtocolBase {
  public:
-  // All references must outlive the protocol.
-  AllReduceProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                    ProtocolPlace place, const ProtocolPatience& patience, ProtocolStart start);
+  // `run` and `local` must outlive the protocol.
+  AllReduceProtocol(const NetworkRun& run, LocalSteps& local, const ProtocolPlace& place,
+                    const ProtocolPatience& patience, ProtocolStart start, TimePoint now);
 
-  void begin() override;
+  std::optional<TimePoint> next_deadline() const override;
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;
   bool is_finished() const override { return state_ == State::kFinished; }
   std::optional<std::span<const float>> model() const override;
   std::span<const float> own_model() const override { return algorithm_->model(); }
-  Bytes state() const override;
+  Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
   bool remembers() const override { return machine_->memory() != collective::Memory::kNone; }
-  protocol::Support support() const override;
+  protocol::Support support(TimePoint /*now*/) const override {
+    return {.minority = is_minority(), .backed = at_.backed};
+  }
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
-  void take(Member from, TransferFlow::Whole whole) override;
-  void take_note(Member from, const protocol::ReduceNote& note) override;
-  void take_hello(Member from, const protocol::PeerHello& hello) override;
-  void link_lost(Member member) override;
-  void reach(Member member, bool reachable) override;
-  void copied(Progress progress, std::size_t givers, std::span<const float> model) override;
-  void not_copied() override;
-  void tick() override;
-  std::optional<TimePoint> next_deadline() const override;
 
  private:
   // kPacing: between two exchanges of a minority, until the next may begin.
   enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished, kPacing };
+
+  void dispatch(training::Event& event) override {
+    std::visit([this](auto& happened) { handle(happened); }, event);
+  }
+  using ProtocolBase::handle;
+  void handle(const training::Begin&);
+  void handle(const peer::LinkUp& up);
+  void handle(const peer::LinkDown& down);
+  void handle(const peer::MessageReceived& came);
+  void handle(const peer::TransferReceived& came);
+  void handle(const training::Reach& reach);
+  void handle(const training::Copied& copied);
+  void handle(const training::NotCopied&) { not_copied(); }
+  void handle(const training::Continue&);
+  void handle(const peer::Tick&);
 
   void go_on();
   void trained(double loss_sum, const LocalPhase& phase);
@@ -57,16 +65,16 @@ class AllReduceProtocol final : public ProtocolBase {
   // Whether a member of this run can be there.
   bool can_be(Progress at) const;
   void copy_model(std::vector<Member> from);
+  void not_copied();
   void say_too_slow();
   std::vector<Member> donors(const std::vector<Member>& first) const;
   void keep_own(std::string why);
-  void mixed();
-  void on(collective::Event event);
-  void perform(collective::SendNote& send);
+  void tell_machine(collective::Event event);
+  void perform(collective::SendNote& send) { act(peer::Send{send.to, std::move(send.note)}); }
   void perform(collective::SendPiece& send);
   void perform(collective::Finished& finished);
   void perform(collective::CatchUp& catch_up);
-  void perform(collective::Say& say);
+  void perform(collective::Say& said) { say(said.level, std::move(said.line)); }
 
   const bool trained_;           // before it begins
   const Duration return_every_;  // at most

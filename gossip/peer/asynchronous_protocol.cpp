@@ -57,9 +57,9 @@ Kind kind_received(PairMessage::Kind kind) {
 }  // namespace
 
 AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& local,
-                                           ProtocolHost& host, ProtocolPlace place,
-                                           const ProtocolPatience& patience, ProtocolStart start)
-    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
+                                           ProtocolPlace place, const ProtocolPatience& patience,
+                                           ProtocolStart start, TimePoint now)
+    : ProtocolBase(run, local, place, now),
       absent_(std::move(place.absent)),
       limits_(patience),
       incarnation_(start.incarnation),
@@ -67,14 +67,14 @@ AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& lo
       graph_(neighbours_of(*run.topology, self_, 0)),
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
-      quorum_(names_.size(), host.now(), start.support),
-      jumps_(start.run_age, host.now()),
+      quorum_(names_.size(), now, start.support),
+      jumps_(start.run_age, now),
       left_out_("message", "were ignored", names_),
       phases_(std::min(start.exchange, total_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
-  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+  if (!restored) say(LogLevel::kWarning, restored.error().message());
 }
 
 std::vector<Member> AsynchronousProtocol::neighbours() const {
@@ -83,9 +83,9 @@ std::vector<Member> AsynchronousProtocol::neighbours() const {
 
 // Not before all neighbours were heard, for a while: who is alone learns nothing from others, and
 // whoever comes late has to hear of it before it tells anybody its model.
-void AsynchronousProtocol::begin() {
+void AsynchronousProtocol::handle(const training::Begin&) {
   if (phases_ == total_) return finish();
-  alarm_ = host_.now() + limits_.start;
+  alarm_ = now_ + limits_.start;
   begin_if_joined();
 }
 
@@ -117,8 +117,7 @@ bool AsynchronousProtocol::has_joined() const {
 
 // It had a quorum all the time that this peer had none.
 bool AsynchronousProtocol::outranks(const Neighbour& neighbour) const {
-  return neighbour.open() &&
-         quorum_.outranked_by(neighbour.support, neighbour.support_at, host_.now());
+  return neighbour.open() && quorum_.outranked_by(neighbour.support, neighbour.support_at, now_);
 }
 
 // Those who are far ahead, where enough neighbours confirm it: two, or the only one that is there,
@@ -134,7 +133,7 @@ std::vector<Member> AsynchronousProtocol::far_ahead() const {
     furthest = std::max(furthest, neighbour.phases);
   }
   if (further.size() >= AheadBound::kWitnesses) return further;
-  const auto limit = jumps_.limit(1, 0, host_.now());
+  const auto limit = jumps_.limit(1, 0, now_);
   if (open > 1 || furthest > limit.value_or(furthest)) further.clear();
   return further;
 }
@@ -152,7 +151,7 @@ std::vector<Member> AsynchronousProtocol::donors() const {
 
 void AsynchronousProtocol::begin_if_joined() {
   if (state_ != State::kJoining || !alarm_) return;
-  if (!has_joined() && host_.now() < *alarm_) return;
+  if (!has_joined() && now_ < *alarm_) return;
   alarm_.reset();
   state_ = State::kTraining;
   go_on();
@@ -163,22 +162,21 @@ void AsynchronousProtocol::go_on() {
   std::vector<Member> others = donors();
   if (others.empty()) return phases_ == total_ ? finish() : compute_phase();
   const bool apart = outranks(neighbours_[others.front()]);
-  host_.say(LogLevel::kInfo,
-            fmt::format("{}: taking the model of {}",
-                        apart ? "a quorum went on without this peer" : "far behind",
-                        names_[others.front()]));
+  say(LogLevel::kInfo, fmt::format("{}: taking the model of {}",
+                                   apart ? "a quorum went on without this peer" : "far behind",
+                                   names_[others.front()]));
   state_ = State::kCopying;
-  host_.copy_model(std::move(others), {.silent = patience(), .sending = Duration::max()});
+  act(training::CopyModel{std::move(others), {.silent = patience(), .sending = Duration::max()}});
 }
 
 void AsynchronousProtocol::compute_phase() {
-  if (host_.is_leaving()) return;
+  if (is_leaving_) return;
   const auto phase = std::make_shared<Phase>();
   const LocalPhase local = phase_of(phases_);
   const std::span<const float> model = algorithm_->model();
   phase->base.assign(model.begin(), model.end());
   phase->trained = phase->base;
-  phase->began = host_.now();
+  phase->began = now_;
   train(
       local,
       [this, phase, local] {
@@ -191,15 +189,14 @@ void AsynchronousProtocol::compute_phase() {
 }
 
 void AsynchronousProtocol::phase_ended(const Phase& phase, double loss_sum) {
-  work_ = host_.now() - phase.began;
+  work_ = now_ - phase.began;
   jumps_.trained(work_);
   if (behind()) return go_on();  // what was learnt from a model that is about to be dropped
   if (!learned(loss_sum, phase_of(phases_), usual_.suspect())) return;
   ++phases_;
   mix(phase.trained);
   matrix_ = run_.topology->at(phases_);
-  host_.advanced();
-  go_on();
+  act(training::Advanced{});
 }
 
 // Of one that is done. A process that has trained nothing does not know its pace, and sends little.
@@ -210,22 +207,21 @@ Duration AsynchronousProtocol::mixing_pace() const {
 // The neighbours hear of it, so that those who are done as well rest.
 void AsynchronousProtocol::finish() {
   state_ = State::kFinished;
-  advanced_at_ = host_.now();
+  advanced_at_ = now_;
   for (const auto& [member, neighbour] : neighbours_) introduce(member);
-  alarm_ = host_.now() + mixing_pace();
-  for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
-  host_.finished();
+  alarm_ = now_ + mixing_pace();
+  for (std::string& line : left_out_.finish()) say(LogLevel::kWarning, std::move(line));
+  act(training::Finished{});
 }
 
 void AsynchronousProtocol::note_phases(Neighbour& neighbour, Exchange phases) {
-  if (phases > neighbour.most_phases && !is_over()) advanced_at_ = host_.now();
+  if (phases > neighbour.most_phases && !is_over()) advanced_at_ = now_;
   neighbour.most_phases = std::max(neighbour.most_phases, phases);
   neighbour.phases = phases;
 }
 
 bool AsynchronousProtocol::is_over() const {
-  return is_finished() &&
-         host_.now() >= advanced_at_ + std::max(limits_.max, kPhasesWaited * work_);
+  return is_finished() && now_ >= advanced_at_ + std::max(limits_.max, kPhasesWaited * work_);
 }
 
 bool AsynchronousProtocol::somebody_trains() const {
@@ -242,7 +238,7 @@ bool AsynchronousProtocol::somebody_trains() const {
 // asks whether there is a quorum.
 void AsynchronousProtocol::mix(std::span<const float> update) {
   requests_.clear();
-  const bool is_minority = support().minority;
+  const bool is_minority = support(now_).minority;
   // Nobody else tells the neighbours; what a quorum did not take before comes with the next totals.
   if (!is_minority && std::exchange(said_minority_, false)) {
     for (auto& [member, neighbour] : neighbours_) {
@@ -271,7 +267,7 @@ void AsynchronousProtocol::mix(std::span<const float> update) {
   transmit(algorithm_->trained(update, links, rng_));
   say_who_drained(algorithm_->drained_by());
   if (waited || !algorithm_->waiting()) return;
-  asked_at_ = host_.now();
+  asked_at_ = now_;
   give_up_at_ = asked_at_ + patience();
 }
 
@@ -294,9 +290,9 @@ protocol::Incarnations AsynchronousProtocol::edge_to(Member to) const {
 
 void AsynchronousProtocol::send(Member to, const VectorTransfer::Content& content,
                                 SharedBytes data) {
-  const protocol::Support said = support();
+  const protocol::Support said = support(now_);
   said_minority_ |= said.minority;
-  host_.send(to, {.content = content, .support = said}, std::move(data));
+  act(peer::SendTransfer{to, {.content = content, .support = said}, std::move(data)});
 }
 
 void AsynchronousProtocol::introduce(Member to) {
@@ -354,7 +350,8 @@ Result<void> AsynchronousProtocol::check(Member from, const VectorTransfer& tran
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
-void AsynchronousProtocol::take(Member from, TransferFlow::Whole whole) {
+void AsynchronousProtocol::handle(const peer::TransferReceived& came) {
+  const auto& [from, whole] = came;
   const VectorTransfer::Content& content = whole.transfer.content;
   const protocol::Support& support = whole.transfer.support;
   if (const auto* const introduction = std::get_if<Introduction>(&content)) {
@@ -384,7 +381,7 @@ bool AsynchronousProtocol::meet(Member from, const protocol::Incarnations& edge,
   neighbour.heard = true;
   note_phases(neighbour, std::min(phases, total_));
   neighbour.support = support;
-  neighbour.support_at = host_.now();
+  neighbour.support_at = now_;
   if (edge.receiver == incarnation_) return true;
   introduce(from);
   return false;
@@ -393,7 +390,7 @@ bool AsynchronousProtocol::meet(Member from, const protocol::Incarnations& edge,
 // What a minority learned apart is not mixed in: it is about to take the majority's model. It may
 // hear nothing from us but answers, and must learn that a quorum went on without it.
 bool AsynchronousProtocol::is_of_quorum(Member from) const {
-  return quorum_.counts(neighbours_.at(from).support, host_.now());
+  return quorum_.counts(neighbours_.at(from).support, now_);
 }
 
 // False: it is of no use now. Unconfirmed, its sender keeps what it has: while a model is copied,
@@ -423,7 +420,7 @@ bool AsynchronousProtocol::is_usual(Member from, const AsyncMessage<float>& mess
 
 void AsynchronousProtocol::ignore(Member from, const std::string& why) {
   if (!left_out_.is_first(from, phases_)) return;
-  host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
+  say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
 void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const SharedBytes& data) {
@@ -449,24 +446,25 @@ void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const S
   if (pair.kind == PairMessage::Kind::kRequest && ++requests_[from] > kRequestsMax) return;
   if (!is_usual(from, message)) return;
   if (auto line = left_out_.ended(from, phases_)) {
-    host_.say(LogLevel::kWarning, std::move(*line));
+    say(LogLevel::kWarning, std::move(*line));
   }
   const bool waited = algorithm_->waiting();
   if (pair.kind == PairMessage::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));
   if (!waited || algorithm_->waiting()) return;
-  patience_.learn(to_seconds(host_.now() - asked_at_));
+  patience_.learn(to_seconds(now_ - asked_at_));
   give_up_at_.reset();
 }
 
 // --- who is there -------------------------------------------------------------------------------
 
-void AsynchronousProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
+void AsynchronousProtocol::handle(const peer::LinkUp& up) {
+  const auto& [from, hello] = up;
   if (from >= names_.size() || hello.exchange > total_) return;  // no peer of this run is there
   Neighbour& neighbour = neighbours_[from];
   note_phases(neighbour, hello.exchange);
   neighbour.support = hello.support;
-  neighbour.support_at = host_.now();
+  neighbour.support_at = now_;
   const Exchange learnt = std::max(phases_, caught_up_);
   neighbour.far_ahead = hello.begun && !hello.support.minority && state_ != State::kFinished &&
                         hello.exchange > learnt + kFarSlack && hello.exchange / kFarFactor > learnt;
@@ -474,21 +472,21 @@ void AsynchronousProtocol::take_hello(Member from, const protocol::PeerHello& he
 }
 
 // A reply cannot come any more; a push comes with the next total.
-void AsynchronousProtocol::link_lost(Member member) {
-  const auto found = neighbours_.find(member);
+void AsynchronousProtocol::handle(const peer::LinkDown& down) {
+  const auto found = neighbours_.find(down.member);
   if (found == neighbours_.end()) return;
   found->second.heard = false;
   found->second.far_ahead = false;
   found->second.unconfirmed.forget();
-  if (asked_ == member) give_up();
+  if (asked_ == down.member) give_up();
 }
 
-void AsynchronousProtocol::reach(Member member, bool reachable) {
+void AsynchronousProtocol::handle(const training::Reach& reach) {
+  const auto& [member, reachable] = reach;
   if (member >= names_.size()) return;
   neighbours_[member].reachable = reachable;
-  const bool lost_or_back = quorum_.reach(member, reachable, host_.now());
-  if (lost_or_back)
-    host_.say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
+  const bool lost_or_back = quorum_.reach(member, reachable, now_);
+  if (lost_or_back) say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   if (!reachable && asked_ == member) give_up();
   begin_if_joined();
 }
@@ -513,7 +511,8 @@ void AsynchronousProtocol::caught_up() {
 
 // Mass and the weight that this peer's model counts with stay as they are: there the difference is
 // an update like any other. Elsewhere nothing of the former model is left, and none of it is sent.
-void AsynchronousProtocol::copied(Progress, std::size_t, std::span<const float> model) {
+void AsynchronousProtocol::handle(const training::Copied& copied) {
+  const std::span<const float> model = copied.model;
   STARLING_CHECK(state_ == State::kCopying && !is_computing() &&
                  model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {
@@ -533,22 +532,21 @@ void AsynchronousProtocol::copied(Progress, std::size_t, std::span<const float> 
   go_on();
 }
 
-void AsynchronousProtocol::not_copied() {
-  host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+void AsynchronousProtocol::handle(const training::NotCopied&) {
+  say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   caught_up();
   go_on();
 }
 
 // --- time ---------------------------------------------------------------------------------------
 
-void AsynchronousProtocol::tick() {
-  const TimePoint now = host_.now();
-  if (give_up_at_ && now >= *give_up_at_) {
+void AsynchronousProtocol::handle(const peer::Tick&) {
+  if (give_up_at_ && now_ >= *give_up_at_) {
     patience_.give_up();
     give_up();
   }
-  if (is_finished() && somebody_trains() && now >= *alarm_) {
-    alarm_ = now + mixing_pace();
+  if (is_finished() && somebody_trains() && now_ >= *alarm_) {
+    alarm_ = now_ + mixing_pace();
     mix(std::vector<float>(run_.initial.size()));
   }
   begin_if_joined();

@@ -30,26 +30,18 @@ namespace starling::gossip {
 // it.
 class AsynchronousProtocol final : public ProtocolBase {
  public:
-  // All references must outlive the protocol. Requires: run.topology, pattern kPairs.
-  AsynchronousProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                       ProtocolPlace place, const ProtocolPatience& patience, ProtocolStart start);
+  // `run` and `local` must outlive the protocol. Requires: run.topology, pattern kPairs.
+  AsynchronousProtocol(const NetworkRun& run, LocalSteps& local, ProtocolPlace place,
+                       const ProtocolPatience& patience, ProtocolStart start, TimePoint now);
 
-  void begin() override;
+  std::optional<TimePoint> next_deadline() const override;
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;  // `exchange`: local phases done
   bool is_finished() const override { return state_ == State::kFinished; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
   Bytes state() const override { return save_state(*algorithm_); }
-  protocol::Support support() const override { return quorum_.support(host_.now()); }
+  protocol::Support support(TimePoint now) const override { return quorum_.support(now); }
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
-  void take(Member from, TransferFlow::Whole whole) override;
-  void take_hello(Member from, const protocol::PeerHello& hello) override;
-  void link_lost(Member member) override;
-  void reach(Member member, bool reachable) override;
-  void copied(Progress progress, std::size_t givers, std::span<const float> model) override;
-  void not_copied() override;
-  void tick() override;
-  std::optional<TimePoint> next_deadline() const override;
 
   const AsyncAlgorithm<float>& algorithm() const { return *algorithm_; }  // for invariants
 
@@ -74,6 +66,20 @@ class AsynchronousProtocol final : public ProtocolBase {
 
     bool open() const { return heard && reachable; }
   };
+
+  void dispatch(training::Event& event) override {
+    std::visit([this](auto& happened) { handle(happened); }, event);
+  }
+  using ProtocolBase::handle;
+  void handle(const training::Begin&);
+  void handle(const peer::LinkUp& up);
+  void handle(const peer::LinkDown& down);
+  void handle(const peer::TransferReceived& came);
+  void handle(const training::Reach& reach);
+  void handle(const training::Copied& copied);
+  void handle(const training::NotCopied&);
+  void handle(const training::Continue&) { go_on(); }
+  void handle(const peer::Tick&);
 
   bool has_joined() const;
   bool outranks(const Neighbour& neighbour) const;

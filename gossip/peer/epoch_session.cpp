@@ -51,7 +51,7 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
   ProtocolPlace place{
       .epoch = epoch_, .self = self_, .names = names_, .absent = std::move(setup.absent)};
   training_ =
-      make_protocol(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
+      make_protocol(run_, *local_, std::move(place), setup.patience, std::move(setup.start), now);
   const auto members = static_cast<Member>(names_.size());
   std::optional<membership::Overlay> overlay;
   if (run_.sparse) overlay.emplace(self_, names_, run_id_, training_->neighbours());
@@ -67,7 +67,7 @@ EpochSession::Outcome EpochSession::on(Event event, TimePoint now) {
 
 // --- what comes ---------------------------------------------------------------------------------
 
-void EpochSession::handle(const Begin&) { training_->begin(); }
+void EpochSession::handle(const Begin&) { tell_training(training::Begin{}); }
 
 // The link of an absent member may only look whole, so that member has to speak first. Who came to
 // this epoch before this peer does not greet again: what it said holds.
@@ -87,27 +87,27 @@ void EpochSession::handle(const peer::LinkUp& up) {
   heard(up.member);
   no_donors_.erase(up.member);
   if (const auto unsent = unsent_.extract(up.member)) {
-    outcome_.actions.push_back(peer::Send{up.member, unsent.mapped()});
+    act(peer::Send{up.member, unsent.mapped()});
   }
   ApartMembers::Greeted greeted = apart_.greeted(up.member, up.hello);
   if (greeted.line) {
-    outcome_.actions.push_back(
-        peer::Say{.level = LogLevel::kWarning, .line = std::move(*greeted.line), .lasts = true});
+    act(peer::Say{.level = LogLevel::kWarning, .line = std::move(*greeted.line), .lasts = true});
   }
   if (greeted.change == ApartMembers::Change::kLeft) set_apart(up.member);
   if (apart_.contains(up.member)) return refuse_if_alone(apart_.other_size(up.member));
   if (greeted.change == ApartMembers::Change::kCameBack) {
-    training_->reach(up.member, members_->state(up.member) != protocol::SwimNews::State::kDead);
+    tell_training(
+        training::Reach{up.member, members_->state(up.member) != protocol::SwimNews::State::kDead});
   }
   copies_.greeted(up.member, up.hello, training_->progress().exchange);
-  training_->take_hello(up.member, up.hello);
+  tell_training(up);
 }
 
 // It was met, so that it is not waited for as one that is still starting, and is gone.
 void EpochSession::set_apart(Member member) {
-  training_->take_hello(member, {.epoch = epoch_, .begun = true});
+  tell_training(peer::LinkUp{member, {.epoch = epoch_, .begun = true}});
   lose(member);
-  training_->reach(member, false);
+  tell_training(training::Reach{member, false});
   continue_copy();
 }
 
@@ -123,7 +123,7 @@ void EpochSession::refuse_if_alone(std::uint64_t size_of_others) {
   const bool is_one_of_two =
       names_.size() == 2 && others.size() == 1 && !apart_.was_alike(others[0]);
   if (!are_most && !is_one_of_two) return;
-  failed(rejected(
+  outcome_.failure = rejected(
       "model-differs",
       fmt::format("this device's model has {}, and that of {} has {}: {}; once they agree, start "
                   "each device that was changed again, and this one",
@@ -132,7 +132,7 @@ void EpochSession::refuse_if_alone(std::uint64_t size_of_others) {
                   size_of_others,
                   is_external() ? "its trainer makes another model than theirs"
                                 : "its rows have another number of columns, or its labels of "
-                                  "classes, than theirs")));
+                                  "classes, than theirs"));
 }
 
 void EpochSession::heard(Member member) {
@@ -151,12 +151,12 @@ void EpochSession::handle(const peer::LinkDown& down) {
 // To training and copying.
 void EpochSession::lose(Member member) {
   copies_.link_lost(member);
-  training_->link_lost(member);
+  tell_training(peer::LinkDown{member});
   if (copy_) copy_->lose(member);
   std::erase_if(asks_, [&](const Ask& ask) { return ask.from == member; });
 }
 
-void EpochSession::handle(const peer::MessageReceived& came) {
+void EpochSession::handle(peer::MessageReceived& came) {
   const Member from = came.from;
   const protocol::Message& message = came.envelope.message;
   if (const auto* swim = std::get_if<protocol::Swim>(&message)) {
@@ -171,12 +171,8 @@ void EpochSession::handle(const peer::MessageReceived& came) {
   } else if (const auto* answer = std::get_if<protocol::ColumnsPutOff>(&message)) {
     if (answer->epoch == epoch_ && copy_) copy_->put_off(from);
     continue_copy();
-  } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
-    if (note->epoch == epoch_) training_->take_note(from, *note);
-  } else if (const auto* mix_ask = std::get_if<protocol::MixAsk>(&message)) {
-    if (mix_ask->epoch == epoch_) training_->take_ask(from, *mix_ask);
-  } else if (const auto* mix_answer = std::get_if<protocol::MixAnswer>(&message)) {
-    if (mix_answer->epoch == epoch_) training_->take_answer(from, *mix_answer);
+  } else {
+    tell_training(std::move(came));
   }
 }
 
@@ -199,12 +195,12 @@ void EpochSession::handle(const peer::TransferProgressed& event) {
     copy_->progressed(event.from, *columns, now_);
 }
 
-void EpochSession::handle(const peer::TransferRefused& refused) {
+void EpochSession::handle(peer::TransferRefused& refused) {
   const VectorTransfer& transfer = refused.transfer;
   if (apart_.contains(refused.from)) return;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
   note_where(refused.from, transfer);
-  training_->take_unused(refused.from, transfer);
+  tell_training(std::move(refused));
 }
 
 void EpochSession::handle(peer::TransferReceived& came) {
@@ -214,7 +210,7 @@ void EpochSession::handle(peer::TransferReceived& came) {
     take_columns(came.from, *columns, came.whole);
   } else {
     note_where(came.from, came.whole.transfer);
-    training_->take(came.from, std::move(came.whole));
+    tell_training(std::move(came));
   }
 }
 
@@ -238,7 +234,8 @@ std::optional<Member> EpochSession::other_donor(const std::vector<Member>& than)
 
 // Without donors that gave nothing when they were asked last, as over a link that looks whole and
 // carries nothing: each would cost the patience again. If no other member is there, they are asked.
-void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience patience) {
+void EpochSession::perform(training::CopyModel& copy) {
+  auto& [donors, patience] = copy;
   const auto gives_nothing = [this](Member member) { return no_donors_.contains(member); };
   std::optional<Member> spare = other_donor(donors);
   if (!std::ranges::all_of(donors, gives_nothing)) {
@@ -249,7 +246,7 @@ void EpochSession::copy_model(std::vector<Member> donors, ModelCopy::Patience pa
   if (donors.size() > 1) spare.reset();
   patience.silent = std::min(patience.silent, copy_patience_);
   patience.sending = std::min(patience.sending, copy_patience_);
-  copy_.emplace(std::move(donors), spare, run_.initial.size(), patience, training_->support());
+  copy_.emplace(std::move(donors), spare, run_.initial.size(), patience, support());
   answer_asks();
   continue_copy();
 }
@@ -261,13 +258,12 @@ void EpochSession::take_columns(Member from, const ModelColumns& columns,
                                       columns.floats);
   const auto own = training_->own_model().subspan(columns.begin, values.size());
   const auto judged = UsualDistance::judge_copied(values, own, training_->progress().exchange);
-  if (judged == UsualDistance::Copied::kSuspect) training_->suspect(from);
+  if (judged == UsualDistance::Copied::kSuspect) tell_training(training::DonorSuspected{from});
   if (judged != UsualDistance::Copied::kRefused) {
     copy_->take(from, columns, whole.transfer.support, values);
     no_donors_.erase(from);
   } else {
-    outcome_.actions.push_back(peer::Say{
-        LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied"});
+    say(LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied");
     copy_->lose(from);
   }
   continue_copy();
@@ -279,7 +275,7 @@ void EpochSession::continue_copy() {
     protocol::ColumnsAsk columns = ask.columns;
     columns.epoch = epoch_;
     if (up_.contains(ask.to)) {
-      outcome_.actions.push_back(peer::Send{ask.to, columns});
+      act(peer::Send{ask.to, columns});
     } else {
       copy_->lose(ask.to);
     }
@@ -287,8 +283,8 @@ void EpochSession::continue_copy() {
   if (!copy_->failed() && !copy_->done()) return;
   const ModelCopy copy = *std::exchange(copy_, std::nullopt);
   no_donors_.insert(copy.gave_nothing().begin(), copy.gave_nothing().end());
-  if (copy.failed()) return training_->not_copied();
-  training_->copied(copy.progress(), copy.givers(), copy.model());
+  if (copy.failed()) return tell_training(training::NotCopied{});
+  tell_training(training::Copied{copy.progress(), copy.givers(), copy.model()});
 }
 
 // In the background, so that a member that copies the model delays no exchange. Who may have
@@ -321,73 +317,55 @@ void EpochSession::answer_asks() {
     const VectorTransfer transfer{
         .epoch = epoch_,
         .content = ModelColumns{.exchange = exchange, .begin = ask.begin, .floats = columns.size()},
-        .support = training_->support()};
-    outcome_.actions.push_back(peer::SendTransfer{to, transfer,
-                                                  SharedBytes::own(to_bytes(as_bytes(columns))),
-                                                  TransferFlow::Urgency::kBackground});
+        .support = support()};
+    act(peer::SendTransfer{to, transfer, SharedBytes::own(to_bytes(as_bytes(columns))),
+                           TransferFlow::Urgency::kBackground});
     return true;
   });
 }
 
 void EpochSession::put_off(Ask& ask) {
   if (std::exchange(ask.put_off, true)) return;
-  outcome_.actions.push_back(peer::Send{ask.from, protocol::ColumnsPutOff{.epoch = epoch_}});
+  act(peer::Send{ask.from, protocol::ColumnsPutOff{.epoch = epoch_}});
 }
 
 // --- what the protocol asks for ------------------------------------------------------------------
 
-void EpochSession::send(Member to, VectorTransfer transfer, SharedBytes data) {
-  if (links_changed_ || apart_.contains(to)) return;
-  transfer.epoch = epoch_;
-  // The protocol sends again what is lost for want of a link.
-  if (!up_.contains(to)) outcome_.actions.push_back(peer::Reach{to});
-  outcome_.actions.push_back(peer::SendTransfer{to, transfer, std::move(data)});
-}
-
-void EpochSession::send(Member to, Note note) {
-  if (links_changed_ || apart_.contains(to)) return;
-  std::visit(
-      [&](auto& message) {
-        message.epoch = epoch_;
-        outcome_.actions.push_back(peer::Send{to, std::move(message)});
-      },
-      note);
-}
-
-void EpochSession::submit(peer::Compute::What what, std::function<void()> work,
-                          std::function<void()> done) {
-  done_ = std::move(done);
-  computing_since_ = now_;
-  outcome_.actions.push_back(peer::Compute{.what = what, .work = std::move(work), .session = {}});
-}
-
-void EpochSession::compute(std::function<void()> work, std::function<void()> done) {
-  submit(peer::Compute::What::kMixing, std::move(work), std::move(done));
-}
-
-void EpochSession::train(std::uint64_t step, std::function<void()> work,
-                         std::function<void()> done) {
-  const auto due = pace_ ? pace_->due(step) : now_;
-  if (due && *due <= now_) {
-    return submit(peer::Compute::What::kTraining, std::move(work), std::move(done));
+// An action may lead to the next event at once. Its actions are performed before the other ones.
+void EpochSession::tell_training(training::Event event) {
+  for (training::Action& action : training_->on(std::move(event), now_)) {
+    std::visit([this](auto& a) { perform(a); }, action);
   }
-  held_back_ = HeldBack{due, std::move(work), std::move(done)};
 }
 
-void EpochSession::handle(const peer::Computed&) {
-  std::exchange(done_, nullptr)();
+void EpochSession::perform(peer::SendTransfer& send) {
+  if (!may_send(send.to)) return;
+  // The protocol sends again what is lost for want of a link.
+  if (!up_.contains(send.to)) act(peer::Reach{send.to});
+  send.transfer.epoch = epoch_;
+  act(std::move(send));
+}
+
+void EpochSession::perform(peer::Compute& compute) {
+  computing_since_ = now_;
+  act(std::move(compute));
+}
+
+void EpochSession::perform(training::Train& train) {
+  peer::Compute phase{.what = peer::Compute::What::kTraining, .work = std::move(train.work)};
+  const auto due = pace_ ? pace_->due(train.step) : now_;
+  if (due && *due <= now_) return perform(phase);
+  held_back_ = HeldBack{due, std::move(phase)};
+}
+
+void EpochSession::handle(peer::Computed& computed) {
+  tell_training(std::move(computed));
   answer_asks();
 }
 
-void EpochSession::say(LogLevel level, std::string line) {
-  outcome_.actions.push_back(peer::Say{level, std::move(line)});
-}
-
-void EpochSession::failed(Error error) { outcome_.failure = std::move(error); }
-
 // --- the model at the end of an exchange --------------------------------------------------------
 
-void EpochSession::advanced() {
+void EpochSession::perform(const training::Advanced&) {
   const TrainingProgress progress = training_->progress();
   outcome_.advanced = true;
   outcome_.all_heard = progress.heard == progress.expected;
@@ -398,12 +376,14 @@ void EpochSession::advanced() {
       outcome_.mixed = Mixed{std::make_shared<const Checkpoint>(std::move(*now)), progress};
     }
   }
-  if (pace_) return;
-  hand_in_model();
-  if (now_ >= checkpoint_at_) keep_checkpoint(false);
+  if (!pace_) {
+    hand_in_model();
+    if (now_ >= checkpoint_at_) keep_checkpoint(false);
+  }
+  tell_training(training::Continue{});
 }
 
-void EpochSession::finished() {
+void EpochSession::perform(const training::Finished&) {
   outcome_.finished = true;
   hand_in_model();
   keep_checkpoint(true);
@@ -430,7 +410,7 @@ void EpochSession::hand_in_model() {
       .content = protocol::WholeModel{.exchange = due - 1,  // the last that is in it
                                       .step = progress.step,
                                       .floats = model->size()}};
-  outcome_.actions.push_back(peer::HandIn{transfer, SharedBytes::own(to_bytes(as_bytes(*model)))});
+  act(peer::HandIn{transfer, SharedBytes::own(to_bytes(as_bytes(*model)))});
 }
 
 void EpochSession::keep_checkpoint(bool model_too) {
@@ -439,7 +419,7 @@ void EpochSession::keep_checkpoint(bool model_too) {
   checkpoint_at_ = now_ + checkpoint_every_;
   const auto kept = std::make_shared<const Checkpoint>(std::move(*now));
   outcome_.mixed = Mixed{kept, training_->progress()};
-  outcome_.actions.push_back(peer::KeepCheckpoint{kept, run_.layout(), model_too});
+  act(peer::KeepCheckpoint{kept, run_.layout(), model_too});
 }
 
 std::optional<Checkpoint> EpochSession::checkpoint() const {
@@ -448,7 +428,7 @@ std::optional<Checkpoint> EpochSession::checkpoint() const {
   Checkpoint now{.run = run_id_,
                  .exchange = training_->progress().exchange,
                  .model = {model->begin(), model->end()},
-                 .support = training_->support()};
+                 .support = support()};
   if (!pace_) {  // of a fallback the model is all that counts
     now.state = {.algorithm = std::string(run_.plan.traits.name),
                  .epoch = epoch_,
@@ -463,17 +443,17 @@ void EpochSession::perform(const std::vector<membership::Action>& actions) {
   for (const membership::Action& action : actions) {
     if (const auto* send = std::get_if<membership::Send>(&action)) {
       if (up_.contains(send->to)) {
-        outcome_.actions.push_back(peer::Send{send->to, send->swim});
+        act(peer::Send{send->to, send->swim});
       } else {
         unsent_[send->to] = send->swim;
-        outcome_.actions.push_back(peer::Reach{send->to});
+        act(peer::Reach{send->to});
       }
     } else if (const auto* changed = std::get_if<membership::Changed>(&action)) {
       const bool reachable =
           changed->state != protocol::SwimNews::State::kDead && !apart_.contains(changed->member);
       say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
                                         reachable ? "reachable" : "not reachable"));
-      training_->reach(changed->member, reachable);
+      tell_training(training::Reach{changed->member, reachable});
       if (!copy_ || reachable) continue;
       copy_->lose(changed->member);
       continue_copy();
@@ -494,11 +474,11 @@ std::map<std::string, bool> EpochSession::who_is_there() const {
 
 void EpochSession::handle(const peer::Tick&) {
   if (held_back_ && held_back_->until && *held_back_->until <= now_) {
-    HeldBack phase = *std::exchange(held_back_, std::nullopt);
-    submit(peer::Compute::What::kTraining, std::move(phase.work), std::move(phase.done));
+    HeldBack held_back = *std::exchange(held_back_, std::nullopt);
+    perform(held_back.phase);
   }
   perform(members_->on(membership::Tick{}, now_));
-  training_->tick();
+  tell_training(peer::Tick{});
   continue_copy();
 }
 
@@ -515,15 +495,15 @@ std::optional<TimePoint> EpochSession::next_deadline() const {
 }
 
 void EpochSession::leave(bool links_changed) {
-  leaving_ = true;
   links_changed_ = links_changed_ || links_changed;
+  tell_training(training::Leave{});
 }
 
 PeerHello EpochSession::greeting() const {
   return {.epoch = epoch_,
           .exchange = training_->progress().exchange,
           .begun = true,
-          .support = training_->support(),
+          .support = support(),
           .elements = run_.initial.size()};
 }
 

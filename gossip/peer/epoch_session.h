@@ -31,7 +31,7 @@ using UpLinks = std::map<Member, protocol::PeerHello>;
 // The settings that do not change with the members.
 Settings lasting_settings(Settings settings);
 
-class EpochSession final : private ProtocolHost {
+class EpochSession {
  public:
   struct Setup {
     const identity::Roster& roster;  // for the call
@@ -90,6 +90,7 @@ class EpochSession final : private ProtocolHost {
   [[nodiscard]] Result<void> check(Member from, const protocol::VectorTransfer& transfer) const;
   protocol::PeerHello greeting() const;  // what it says of its model
   const TrainingProtocol& training() const { return *training_; }
+  protocol::Support support() const { return training_->support(now_); }
   std::size_t reachable() const { return members_->reachable(); }
   // What is wrong with other members, for as long as it is; empty: nothing.
   std::string problem() const { return apart_.problem(); }
@@ -121,27 +122,29 @@ class EpochSession final : private ProtocolHost {
   void handle(EarlierHello& earlier);
   void handle(const peer::LinkUp& up);
   void handle(const peer::LinkDown& down);
-  void handle(const peer::MessageReceived& came);
+  void handle(peer::MessageReceived& came);
   void handle(peer::TransferReceived& came);
   void handle(const peer::TransferProgressed& event);
-  void handle(const peer::TransferRefused& refused);
-  void handle(const peer::Computed&);
+  void handle(peer::TransferRefused& refused);
+  void handle(peer::Computed& computed);
   void handle(const peer::Tick&);
 
-  // ProtocolHost
-  TimePoint now() const override { return now_; }
-  void send(Member to, protocol::VectorTransfer transfer, SharedBytes data) override;
-  void send(Member to, Note note) override;
-  void compute(std::function<void()> work, std::function<void()> done) override;
-  void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
-  void copy_model(std::vector<Member> donors, ModelCopy::Patience patience) override;
-  void say(LogLevel level, std::string line) override;
-  void advanced() override;
-  bool is_leaving() const override { return leaving_; }
-  void finished() override;
-  void failed(Error error) override;
+  void tell_training(training::Event event);
+  void perform(peer::Send& send) {
+    if (may_send(send.to)) act(std::move(send));
+  }
+  void perform(peer::SendTransfer& send);
+  void perform(training::Train& train);
+  void perform(peer::Compute& compute);
+  void perform(training::CopyModel& copy);
+  void perform(peer::Say& said) { act(std::move(said)); }
+  void perform(const training::Advanced&);
+  void perform(const training::Finished&);
+  void perform(training::Failed& failed) { outcome_.failure = std::move(failed.error); }
 
-  void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
+  void act(peer::Action action) { outcome_.actions.push_back(std::move(action)); }
+  void say(LogLevel level, std::string line) { act(peer::Say{level, std::move(line)}); }
+  bool may_send(Member to) const { return !links_changed_ && !apart_.contains(to); }
   void heard(Member member);
   void set_apart(Member member);
   void refuse_if_alone(std::uint64_t size_of_others);
@@ -185,13 +188,10 @@ class EpochSession final : private ProtocolHost {
   TimePoint checkpoint_at_;
   struct HeldBack {
     std::optional<TimePoint> until;  // none: the run is over
-    std::function<void()> work;
-    std::function<void()> done;
+    peer::Compute phase;
   };
   std::optional<HeldBack> held_back_;  // a local phase that the pace does not allow yet
-  std::function<void()> done_;         // of the computation at work
   TimePoint computing_since_{};
-  bool leaving_ = false;
   bool links_changed_ = false;
 };
 

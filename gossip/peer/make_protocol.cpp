@@ -53,13 +53,13 @@ std::size_t messages_of_use(const NetworkRun& run) {
 }
 
 std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalSteps& local,
-                                                ProtocolHost& host, ProtocolPlace place,
+                                                ProtocolPlace place,
                                                 const ProtocolPatience& patience,
-                                                ProtocolStart start) {
+                                                ProtocolStart start, TimePoint now) {
   switch (run.plan.traits.pattern) {
     case Pattern::kNeighbours:
       return std::make_unique<NeighbourProtocol>(
-          run, local, host, std::move(place),
+          run, local, std::move(place),
           ExchangeOptions{.schedule = run.options.schedule(),
                           .loss_safe = run.plan.traits.loss_safe,
                           .spread = run.spread,
@@ -71,13 +71,13 @@ std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalStep
                           .link_grace = run.lossy ? kLinkGrace : patience.max,
                           .start_patience = patience.start,
                           .run_age = start.run_age},
-          std::move(start));
+          std::move(start), now);
     case Pattern::kMean:
-      return std::make_unique<AllReduceProtocol>(run, local, host, std::move(place), patience,
-                                                 std::move(start));
+      return std::make_unique<AllReduceProtocol>(run, local, place, patience, std::move(start),
+                                                 now);
     case Pattern::kPairs:
-      return std::make_unique<AsynchronousProtocol>(run, local, host, std::move(place), patience,
-                                                    std::move(start));
+      return std::make_unique<AsynchronousProtocol>(run, local, std::move(place), patience,
+                                                    std::move(start), now);
   }
   STARLING_CHECK(false);
 }

@@ -58,10 +58,10 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
 // would lose most messages.
 std::size_t messages_of_use(const NetworkRun& run);
 
-// All references must outlive the protocol.
+// `run` and `local` must outlive the protocol.
 std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalSteps& local,
-                                                ProtocolHost& host, ProtocolPlace place,
+                                                ProtocolPlace place,
                                                 const ProtocolPatience& patience,
-                                                ProtocolStart start);
+                                                ProtocolStart start, TimePoint now);
 
 }  // namespace starling::gossip

@@ -47,17 +47,17 @@ const Incarnations* edge_of(const VectorTransfer::Content& content) {
 
 }  // namespace
 
-NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                                     ProtocolPlace place, const ExchangeOptions& options,
-                                     ProtocolStart start)
-    : ProtocolBase(run, local, host, place.self, std::move(place.names)),
+NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolPlace place,
+                                     const ExchangeOptions& options, ProtocolStart start,
+                                     TimePoint now)
+    : ProtocolBase(run, local, place, now),
       absent_(std::move(place.absent)),
       continues_(start.former != nullptr),
       trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
       kept_max_(options.held_max),
-      machine_(options, *run.topology, self_, names_, start.exchange, host.now(), start.support),
+      machine_(options, *run.topology, self_, names_, start.exchange, now, start.support),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()),
       far_(run.plan.robust.rule, names_),
@@ -68,17 +68,17 @@ NeighbourProtocol::NeighbourProtocol(const NetworkRun& run, LocalSteps& local, P
   }
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
-  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+  if (!restored) say(LogLevel::kWarning, restored.error().message());
 }
 
-void NeighbourProtocol::begin() {
-  for (const Member member : absent_) on(exchange::Absent{member});
-  if (!continues_) return on(exchange::Begin{});
+void NeighbourProtocol::handle(const training::Begin&) {
+  for (const Member member : absent_) tell_machine(exchange::Absent{member});
+  if (!continues_) return tell_machine(exchange::Begin{});
   find_away();
   compute([this] { regroup(); },
           [this] {
             take_postponed();
-            on(exchange::Begin{.trained = trained_});
+            tell_machine(exchange::Begin{.trained = trained_});
           });
 }
 
@@ -128,18 +128,10 @@ std::optional<Handover> NeighbourProtocol::hand_over() {
 
 // --- the machine --------------------------------------------------------------------------------
 
-// Performing may bring the next event at once: actions queue up, so that their order stays.
-void NeighbourProtocol::on(exchange::Event event) {
-  for (exchange::Action& action : machine_.on(std::move(event), host_.now())) {
-    to_do_.push_back(std::move(action));
-  }
-  if (std::exchange(performing_, true)) return;
-  for (std::size_t next = 0; next < to_do_.size(); ++next) {
-    exchange::Action action = std::move(to_do_[next]);
+void NeighbourProtocol::tell_machine(exchange::Event event) {
+  for (exchange::Action& action : machine_.on(std::move(event), now_)) {
     std::visit([this](auto& a) { perform(a); }, action);
   }
-  to_do_.clear();
-  performing_ = false;
 }
 
 Links NeighbourProtocol::links() const {
@@ -163,8 +155,18 @@ void NeighbourProtocol::forget_sent() {
 }
 
 void NeighbourProtocol::perform(exchange::Train& train) {
-  look();
-  if (host_.is_leaving()) return;
+  next_ = train;
+  if (!is_mixed_) begin_phase();
+}
+
+void NeighbourProtocol::handle(const training::Continue&) {
+  is_mixed_ = false;
+  if (next_) begin_phase();
+}
+
+void NeighbourProtocol::begin_phase() {
+  const exchange::Train train = *std::exchange(next_, std::nullopt);
+  if (is_leaving_) return;
   forget_sent();
   packed_.clear();
   find_away();
@@ -191,7 +193,7 @@ void NeighbourProtocol::trained(double loss_sum, const LocalPhase& phase) {
   if (!learned(loss_sum, phase, suspect)) return;
   say_who_drained(algorithm_->drained_by());
   take_postponed();
-  on(exchange::Trained{});
+  tell_machine(exchange::Trained{});
 }
 
 const NeighbourProtocol::Packed& NeighbourProtocol::packed(std::size_t place) {
@@ -213,7 +215,7 @@ void NeighbourProtocol::perform(exchange::Announce& announce) {
   made.message.exchange = announce.exchange;
   made.message.state = announce.eras;
   if (tags_edges_) made.message.state = edge_to(announce.to);
-  made.support = support();
+  made.support = support(now_);
   std::deque<Packed>& sent = sent_[announce.to];
   if (!sent.empty() && sent.back().message.exchange == announce.exchange) sent.pop_back();
   sent.push_back(std::move(made));
@@ -222,7 +224,7 @@ void NeighbourProtocol::perform(exchange::Announce& announce) {
 }
 
 void NeighbourProtocol::send(Member to, const Packed& packed) {
-  host_.send(to, {.content = packed.message, .support = packed.support}, packed.data);
+  act(peer::SendTransfer{to, {.content = packed.message, .support = packed.support}, packed.data});
 }
 
 protocol::Incarnations NeighbourProtocol::edge_to(Member to) const {
@@ -231,14 +233,18 @@ protocol::Incarnations NeighbourProtocol::edge_to(Member to) const {
 }
 
 void NeighbourProtocol::perform(exchange::Ask& ask) {
-  host_.send(ask.to, protocol::MixAsk{.exchange = ask.exchange, .support = support()});
+  const protocol::MixAsk question{
+      .epoch = epoch_, .exchange = ask.exchange, .support = support(now_)};
+  act(peer::Send{ask.to, question});
 }
 
 void NeighbourProtocol::perform(exchange::Answer& answer) {
-  host_.send(answer.to, protocol::MixAnswer{.exchange = answer.exchange,
-                                            .asked = answer.asked,
-                                            .sent = answer.sent,
-                                            .support = support()});
+  const protocol::MixAnswer where{.epoch = epoch_,
+                                  .exchange = answer.exchange,
+                                  .asked = answer.asked,
+                                  .sent = answer.sent,
+                                  .support = support(now_)};
+  act(peer::Send{answer.to, where});
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
@@ -289,7 +295,7 @@ bool NeighbourProtocol::is_usual(Member from, const Message<float>& message) {
 void NeighbourProtocol::leave_out(Member from, const std::string& why) {
   if (!left_out_.is_first(from, machine_.exchange())) return;
   unsettled_ = true;
-  host_.say(LogLevel::kWarning, why + "; a line follows when this ends");
+  say(LogLevel::kWarning, why + "; a line follows when this ends");
 }
 
 void NeighbourProtocol::perform(exchange::Mix& mix) {
@@ -312,7 +318,7 @@ void NeighbourProtocol::perform(exchange::Mix& mix) {
         message = &messages_.back();
         if (auto line = left_out_.ended(from, machine_.exchange())) {
           unsettled_ = true;
-          host_.say(LogLevel::kWarning, std::move(*line));
+          say(LogLevel::kWarning, std::move(*line));
         }
       }
     }
@@ -330,10 +336,10 @@ void NeighbourProtocol::mixed() {
   name_far();
   packed_.clear();
   arrivals_.clear();
-  fresh_ = true;
+  is_mixed_ = true;
   take_postponed();
-  on(exchange::Mixed{.unsettled = std::exchange(unsettled_, false)});
-  look();
+  tell_machine(exchange::Mixed{.unsettled = std::exchange(unsettled_, false)});
+  act(training::Advanced{});
 }
 
 // Who exceeded the bound of the robust rule in the exchange that was mixed.
@@ -343,29 +349,23 @@ void NeighbourProtocol::name_far() {
   for (const Received<float>& received : inbox_) {
     if (received.message == nullptr || entry == bounded.size()) continue;
     if (auto line = far_.note(received.from, machine_.exchange(), bounded[entry])) {
-      host_.say(LogLevel::kWarning, std::move(*line));
+      say(LogLevel::kWarning, std::move(*line));
     }
     ++entry;
   }
 }
 
-// While the model may be read: not once the next training has begun.
-void NeighbourProtocol::look() {
-  if (std::exchange(fresh_, false)) host_.advanced();
-}
-
 void NeighbourProtocol::perform(exchange::Copy& copy) {
-  host_.copy_model(std::move(copy.donors), {.silent = machine_.donor_patience(),
-                                            .sending = Duration::max(),
-                                            .begins = machine_.donor_begins_within()});
+  act(training::CopyModel{std::move(copy.donors),
+                          {.silent = machine_.donor_patience(),
+                           .sending = Duration::max(),
+                           .begins = machine_.donor_begins_within()}});
 }
-
-void NeighbourProtocol::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
 
 void NeighbourProtocol::perform(exchange::Finish&) {
-  for (std::string& line : far_.finish()) host_.say(LogLevel::kWarning, std::move(line));
-  for (std::string& line : left_out_.finish()) host_.say(LogLevel::kWarning, std::move(line));
-  host_.finished();
+  for (std::string& line : far_.finish()) say(LogLevel::kWarning, std::move(line));
+  for (std::string& line : left_out_.finish()) say(LogLevel::kWarning, std::move(line));
+  act(training::Finished{});
 }
 
 // --- what comes ---------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ bool NeighbourProtocol::agree_on_edge(Member from, const Incarnations& edge) {
 void NeighbourProtocol::introduce(Member to) {
   if (!tags_edges_) return;
   const Introduction introduction{.edge = edge_to(to), .exchange = machine_.exchange()};
-  host_.send(to, {.content = introduction, .support = support()}, {});
+  act(peer::SendTransfer{to, {.content = introduction, .support = support(now_)}, {}});
 }
 
 // Whether it bears what its sender must be known by before anything of it counts.
@@ -425,18 +425,20 @@ Result<void> NeighbourProtocol::check(Member from, const VectorTransfer& transfe
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
-void NeighbourProtocol::take_unused(Member from, const VectorTransfer& transfer) {
+void NeighbourProtocol::handle(const peer::TransferRefused& refused) {
+  const auto& [from, transfer] = refused;
   const auto* const message = std::get_if<MixMessage>(&transfer.content);
   if (message != nullptr && is_possible(from, message->exchange)) {
-    on(exchange::MessageUnused{from, message->exchange, transfer.support});
+    tell_machine(exchange::MessageUnused{from, message->exchange, transfer.support});
   }
 }
 
 void NeighbourProtocol::take_postponed() {
-  for (auto& [from, whole] : std::exchange(postponed_, {})) take(from, std::move(whole));
+  for (auto& [from, came] : std::exchange(postponed_, {})) handle(came);
 }
 
-void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
+void NeighbourProtocol::handle(peer::TransferReceived& came) {
+  auto& [from, whole] = came;
   const auto* const message = std::get_if<MixMessage>(&whole.transfer.content);
   const Incarnations* const edge = edge_of(whole.transfer.content);
   if ((edge != nullptr) != tags_edges_) return;  // an earlier session took it
@@ -444,32 +446,36 @@ void NeighbourProtocol::take(Member from, TransferFlow::Whole whole) {
     const bool is_new = introduces(from, *edge);
     if (is_computing() && is_new) {  // with the edges: they cannot be changed now
       if (message != nullptr || !postponed_.contains(from)) {
-        postponed_.insert_or_assign(from, std::move(whole));
+        postponed_.insert_or_assign(from, std::move(came));
       }
       return;
     }
     const bool agreed = agree_on_edge(from, *edge);
-    if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
+    if (is_new) tell_machine(exchange::LinkUp{from});  // now it can be told that we know it
     if (!agreed) return;
   }
   if (message == nullptr) return;
-  on(exchange::MessageReceived{{from, *message, whole.transfer.support, std::move(whole.data)}});
+  tell_machine(
+      exchange::MessageReceived{{from, *message, whole.transfer.support, std::move(whole.data)}});
 }
 
-void NeighbourProtocol::take_ask(Member from, const protocol::MixAsk& ask) {
-  if (!is_possible(from, ask.exchange)) return;
-  on(exchange::Asked{from, ask.exchange, ask.support});
+void NeighbourProtocol::handle(const peer::MessageReceived& came) {
+  const Member from = came.from;
+  if (const auto* ask = std::get_if<protocol::MixAsk>(&came.envelope.message)) {
+    if (ask->epoch != epoch_ || !is_possible(from, ask->exchange)) return;
+    tell_machine(exchange::Asked{from, ask->exchange, ask->support});
+  } else if (const auto* answer = std::get_if<protocol::MixAnswer>(&came.envelope.message)) {
+    if (answer->epoch != epoch_ || !is_possible(from, answer->exchange)) return;
+    tell_machine(
+        exchange::Answered{from, answer->asked, answer->exchange, answer->sent, answer->support});
+  }
 }
 
-void NeighbourProtocol::take_answer(Member from, const protocol::MixAnswer& answer) {
-  if (!is_possible(from, answer.exchange)) return;
-  on(exchange::Answered{from, answer.asked, answer.exchange, answer.sent, answer.support});
-}
-
-void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello) {
+void NeighbourProtocol::handle(const peer::LinkUp& up) {
+  const auto& [from, hello] = up;
   introduce(from);
   if (is_possible(from, hello.exchange)) {
-    on(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});
+    tell_machine(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});
   }
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.
@@ -479,17 +485,11 @@ void NeighbourProtocol::take_hello(Member from, const protocol::PeerHello& hello
     if (!tags_edges_ && hello.begun && sent.message.exchange < hello.exchange) continue;
     send(from, sent);
   }
-  on(exchange::LinkUp{from});
+  tell_machine(exchange::LinkUp{from});
 }
 
-void NeighbourProtocol::link_lost(Member member) { on(exchange::LinkDown{member}); }
-
-void NeighbourProtocol::reach(Member member, bool reachable) {
-  on(exchange::Reach{member, reachable});
-}
-
-void NeighbourProtocol::copied(Progress progress, std::size_t givers,
-                               std::span<const float> model) {
+void NeighbourProtocol::handle(const training::Copied& copied) {
+  const auto& [progress, givers, model] = copied;
   STARLING_CHECK(!is_computing() && model.size() == run_.initial.size());
   if (run_.plan.traits.loss_safe) {
     algorithm_->restart(model);
@@ -498,15 +498,7 @@ void NeighbourProtocol::copied(Progress progress, std::size_t givers,
   }
   local_.forget_momentum();
   sent_.clear();  // of the model that is no more
-  on(exchange::Copied{progress.exchange, givers});
-}
-
-void NeighbourProtocol::not_copied() { on(exchange::Copied{std::nullopt}); }
-
-void NeighbourProtocol::tick() { on(exchange::Tick{}); }
-
-std::optional<TimePoint> NeighbourProtocol::next_deadline() const {
-  return machine_.next_deadline();
+  tell_machine(exchange::Copied{progress.exchange, givers});
 }
 
 bool is_finite(std::span<const float> values) {

@@ -17,30 +17,19 @@ namespace starling::gossip {
 
 class NeighbourProtocol final : public ProtocolBase {
  public:
-  // All references must outlive the protocol. Requires: run.topology.
-  NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                    ProtocolPlace place, const ExchangeOptions& options, ProtocolStart start);
+  // `run` and `local` must outlive the protocol. Requires: run.topology.
+  NeighbourProtocol(const NetworkRun& run, LocalSteps& local, ProtocolPlace place,
+                    const ExchangeOptions& options, ProtocolStart start, TimePoint now);
 
-  void begin() override;
+  std::optional<TimePoint> next_deadline() const override { return machine_.next_deadline(); }
   std::vector<Member> neighbours() const override;
   TrainingProgress progress() const override;
   bool is_finished() const override;
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
-  protocol::Support support() const override { return machine_.support(host_.now()); }
+  protocol::Support support(TimePoint now) const override { return machine_.support(now); }
   Result<void> check(Member from, const protocol::VectorTransfer& transfer) const override;
-  void take_unused(Member from, const protocol::VectorTransfer& transfer) override;
-  void take(Member from, TransferFlow::Whole whole) override;
-  void take_ask(Member from, const protocol::MixAsk& ask) override;
-  void take_answer(Member from, const protocol::MixAnswer& answer) override;
-  void take_hello(Member from, const protocol::PeerHello& hello) override;
-  void link_lost(Member member) override;
-  void reach(Member member, bool reachable) override;
-  void copied(Progress progress, std::size_t givers, std::span<const float> model) override;
-  void not_copied() override;
-  void tick() override;
-  std::optional<TimePoint> next_deadline() const override;
 
   const Algorithm<float>& algorithm() const { return *algorithm_; }  // for invariants
 
@@ -51,20 +40,38 @@ class NeighbourProtocol final : public ProtocolBase {
     protocol::Support support = {};  // as it was sent
   };
 
-  void on(exchange::Event event);
+  void dispatch(training::Event& event) override {
+    std::visit([this](auto& happened) { handle(happened); }, event);
+  }
+  using ProtocolBase::handle;
+  void handle(const training::Begin&);
+  void handle(const peer::LinkUp& up);
+  void handle(const peer::LinkDown& down) { tell_machine(exchange::LinkDown{down.member}); }
+  void handle(const peer::MessageReceived& came);
+  void handle(peer::TransferReceived& came);
+  void handle(const peer::TransferRefused& refused);
+  void handle(const training::Reach& reach) {
+    tell_machine(exchange::Reach{reach.member, reach.reachable});
+  }
+  void handle(const training::Copied& copied);
+  void handle(const training::NotCopied&) { tell_machine(exchange::Copied{std::nullopt}); }
+  void handle(const training::Continue&);
+  void handle(const peer::Tick&) { tell_machine(exchange::Tick{}); }
+
+  void tell_machine(exchange::Event event);
   void perform(exchange::Train& train);
   void perform(exchange::Announce& announce);
   void perform(exchange::Ask& ask);
   void perform(exchange::Answer& answer);
   void perform(exchange::Mix& mix);
   void perform(exchange::Copy& copy);
-  void perform(exchange::Say& say);
+  void perform(exchange::Say& said) { say(said.level, std::move(said.line)); }
   void perform(exchange::Finish&);
   void regroup();
   void remake(std::span<const float> model);
   void trained(double loss_sum, const LocalPhase& phase);
   void mixed();
-  void look();
+  void begin_phase();
   void forget_sent();
   void find_away();
   Links links() const;
@@ -90,13 +97,12 @@ class NeighbourProtocol final : public ProtocolBase {
   ExchangeMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;  // the compute thread's, while it computes
   const bool tags_edges_;                        // it counts mass on edges
-  std::vector<exchange::Action> to_do_;
-  bool performing_ = false;
-  bool fresh_ = false;                         // a mixed model that the host has not looked at
-  std::map<std::size_t, Packed> packed_;       // of this exchange, by place
-  std::map<Member, std::deque<Packed>> sent_;  // to each, what it may still lack
-  std::vector<Member> away_;                   // receivers, when this exchange began; ascending
-  std::vector<exchange::Arrival> arrivals_;    // being mixed
+  bool is_mixed_ = false;                        // and the model has not been looked at
+  std::optional<exchange::Train> next_;          // local phase, which waits for that
+  std::map<std::size_t, Packed> packed_;         // of this exchange, by place
+  std::map<Member, std::deque<Packed>> sent_;    // to each, what it may still lack
+  std::vector<Member> away_;                     // receivers, when this exchange began; ascending
+  std::vector<exchange::Arrival> arrivals_;      // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;
   UsualDistance usual_first_;  // of messages' vectors from our own
@@ -104,8 +110,8 @@ class NeighbourProtocol final : public ProtocolBase {
   FarNeighbours far_;       // under a robust rule, which takes the place of what is usual
   RepeatedFault left_out_;  // messages that cannot be read, or are far beyond the usual
   bool unsettled_ = false;  // one of these began or ended in the exchange that is being mixed
-  std::map<Member, std::uint32_t> incarnations_;     // of the other ends
-  std::map<Member, TransferFlow::Whole> postponed_;  // of other incarnations, until it is computed
+  std::map<Member, std::uint32_t> incarnations_;        // of the other ends
+  std::map<Member, peer::TransferReceived> postponed_;  // of others, until it is computed
 };
 
 }  // namespace starling::gossip

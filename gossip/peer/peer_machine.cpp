@@ -107,7 +107,7 @@ void PeerMachine::adopt() {
       former_ = Former{.run_id = session_->run_id(),
                        .settings = session_->settings(),
                        .local = session_->local(),
-                       .support = session_->training().support(),
+                       .support = session_->support(),
                        .handover = session_->hand_over()};
     }
   }
@@ -360,7 +360,7 @@ void PeerMachine::end_session() {
   if (session_->is_computing()) session_->cancel_training();
   const TrainingProtocol& training = session_->training();
   const TrainingProgress progress = training.progress();
-  promises_.session_ended(session_->run_id(), {training.support().backed, progress.exchange},
+  promises_.session_ended(session_->run_id(), {session_->support().backed, progress.exchange},
                           training.remembers());
   counts_.session_ended(progress);
   ended_ = EndedSession{.run_id = session_->run_id(),
@@ -372,7 +372,7 @@ void PeerMachine::end_session() {
 
 // Gives the session an event, and passes on what came of it.
 void PeerMachine::tell_session(EpochSession::Event event) {
-  const bool was_minority = session_->training().support().minority;
+  const bool was_minority = session_->support().minority;
   EpochSession::Outcome outcome = session_->on(std::move(event), now_);
   if (outcome.mixed) {
     latest_ = outcome.mixed->checkpoint;
@@ -380,7 +380,7 @@ void PeerMachine::tell_session(EpochSession::Event event) {
   }
   if (outcome.advanced) trainer_fails_ = false;
   // Where somebody stays away for good, not all are ever heard again.
-  const bool has_quorum_again = was_minority && !session_->training().support().minority;
+  const bool has_quorum_again = was_minority && !session_->support().minority;
   if (outcome.all_heard || has_quorum_again) problem_.clear();
   if (outcome.finished) finished();
   for (peer::Action& action : outcome.actions) {

@@ -10,38 +10,39 @@
 
 namespace starling::gossip {
 
-ProtocolBase::ProtocolBase(const NetworkRun& run, LocalSteps& local, ProtocolHost& host,
-                           Member self, std::vector<std::string> names)
+ProtocolBase::ProtocolBase(const NetworkRun& run, LocalSteps& local, const ProtocolPlace& place,
+                           TimePoint now)
     : run_(run),
       schedule_(run.options.schedule()),
       exchanges_(schedule_.mixings_until(schedule_.steps)),
       local_(local),
-      host_(host),
-      self_(self),
-      names_(std::move(names)) {}
+      epoch_(place.epoch),
+      self_(place.self),
+      names_(place.names),
+      now_(now) {}
+
+std::vector<training::Action> ProtocolBase::on(training::Event event, TimePoint now) {
+  now_ = now;
+  dispatch(event);
+  return std::exchange(actions_, {});
+}
 
 void ProtocolBase::train(const LocalPhase& phase, std::function<Result<double>()> work,
                          std::function<void(double loss_sum)> done) {
-  STARLING_CHECK(!computing_);
+  STARLING_CHECK(!is_computing());
   const auto loss = std::make_shared<Result<double>>(0.0);
-  computing_ = true;
-  host_.train(
-      phase.step + static_cast<std::uint64_t>(phase.steps),
-      [work = std::move(work), loss] { *loss = work(); },
-      [this, done = std::move(done), loss] {
-        if (!*loss) return host_.failed(loss->error());
-        computing_ = false;
-        done(**loss);
-      });
+  done_ = [this, done = std::move(done), loss] {
+    if (!*loss) return act(training::Failed{loss->error()});
+    done(**loss);
+  };
+  act(training::Train{.step = phase.step + static_cast<std::uint64_t>(phase.steps),
+                      .work = [work = std::move(work), loss] { *loss = work(); }});
 }
 
 void ProtocolBase::compute(std::function<void()> work, std::function<void()> done) {
-  STARLING_CHECK(!computing_);
-  computing_ = true;
-  host_.compute(std::move(work), [this, done = std::move(done)] {
-    computing_ = false;
-    done();
-  });
+  STARLING_CHECK(!is_computing());
+  done_ = std::move(done);
+  act(peer::Compute{.work = std::move(work)});
 }
 
 bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
@@ -50,26 +51,26 @@ bool ProtocolBase::learned(double loss_sum, const LocalPhase& phase,
   loss_steps_ += static_cast<std::uint64_t>(phase.steps);
   if (std::isfinite(loss_sum)) return true;
   if (!suspect) suspect = suspect_;
-  host_.failed(diverged(phase.step, suspect ? names_[*suspect] : std::string()));
+  act(training::Failed{diverged(phase.step, suspect ? names_[*suspect] : std::string())});
   return false;
 }
 
 bool ProtocolBase::is_possible(Member from, Exchange exchange) {
   if (exchange <= exchanges_) return true;
-  if (impossible_[from].is_due(host_.now())) {
-    host_.say(LogLevel::kWarning,
-              fmt::format("{} says that it is at exchange {}, and the run has only {}: ignored",
-                          names_[from], exchange, exchanges_));
+  if (impossible_[from].is_due(now_)) {
+    say(LogLevel::kWarning,
+        fmt::format("{} says that it is at exchange {}, and the run has only {}: ignored",
+                    names_[from], exchange, exchanges_));
   }
   return false;
 }
 
 void ProtocolBase::say_who_drained(std::optional<Member> taker) {
-  if (!taker || !drained_.is_due(host_.now())) return;
-  host_.say(LogLevel::kInfo,
-            fmt::format("little weight is left to this peer's model, and {} took more of it than "
-                        "it gave back: it gets no more until it does",
-                        names_[*taker]));
+  if (!taker || !drained_.is_due(now_)) return;
+  say(LogLevel::kInfo,
+      fmt::format("little weight is left to this peer's model, and {} took more of it than "
+                  "it gave back: it gets no more until it does",
+                  names_[*taker]));
 }
 
 LocalPhase ProtocolBase::phase_of(Exchange exchange) const {

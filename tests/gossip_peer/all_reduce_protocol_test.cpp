@@ -294,7 +294,7 @@ TEST(AllReduceProtocol, AfterAPowerCutAllGoOnTogether) {
           const std::string where =
               fmt::format("{} seed {} cut {} peer {}", algorithm, seed, cut, i);
           EXPECT_GT(world.progress(i).exchange, before[i] + 50) << where;
-          EXPECT_FALSE(world.training(i).support().minority) << where;
+          EXPECT_FALSE(world.session(i).support().minority) << where;
         }
       }
     }
@@ -335,11 +335,11 @@ TEST(AllReduceProtocol, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains)
   world.run_until([&] { return world.peers[3]->shell().is_finished(); }, 1h, "it ends alone");
   const Exchange then = world.progress(0).exchange;
   ASSERT_LT(then, 700U);
-  EXPECT_TRUE(world.training(3).support().minority);
+  EXPECT_TRUE(world.session(3).support().minority);
   world.mend({3});
   world.run_to_exchange(0, then + 200);
   EXPECT_GT(world.peers[3]->columns_taken, 0U);
-  EXPECT_FALSE(world.training(3).support().minority);
+  EXPECT_FALSE(world.session(3).support().minority);
   EXPECT_EQ(world.progress(0).heard, 3U);
   world.run_to_end();
   EXPECT_EQ(world.model(3), world.model(0));

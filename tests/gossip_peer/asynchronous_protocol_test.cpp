@@ -206,7 +206,7 @@ TEST(AsynchronousProtocol, AMinorityThatIsLinkedToAQuorumDrainsNoMass) {
   bool was_apart = false;
   for (int i = 0; i < 300; ++i) {
     world.run_for(100ms);
-    was_apart |= world.training(0).support().minority && !world.training(8).support().minority;
+    was_apart |= world.session(0).support().minority && !world.session(8).support().minority;
     for (std::size_t leaf = 8; leaf < kMembers; ++leaf) {
       ASSERT_GT(ledger_of(world, leaf).weight(), 1e-3) << leaf << " after " << i;
     }
@@ -215,7 +215,7 @@ TEST(AsynchronousProtocol, AMinorityThatIsLinkedToAQuorumDrainsNoMass) {
   each_cut_way([&](const auto& from, const auto& to) { world.network.mend(from, to); });
   world.run_for(60s);
   EXPECT_TRUE(world.invariants().expect_all_mass());
-  EXPECT_FALSE(world.training(0).support().minority);
+  EXPECT_FALSE(world.session(0).support().minority);
   for (std::size_t i = 0; i < kMembers; ++i) {
     EXPECT_GT(ledger_of(world, i).weight(), 0.01) << i;
     EXPECT_GT(accuracy(world, i), 0.85) << i;
@@ -232,7 +232,7 @@ TEST(AsynchronousProtocol, HalvesThatMeetAgainTalkToEachOther) {
     world.run_for(30s);
     world.cut_off({0, 1});
     world.run_for(90s);
-    EXPECT_TRUE(world.training(0).support().minority);
+    EXPECT_TRUE(world.session(0).support().minority);
     world.mend({0, 1});
     world.run_for(90s);
     std::set<std::pair<std::size_t, std::size_t>> edges;

@@ -103,7 +103,7 @@ class Cable {
     pull();
     world_.run_for(kCableAway - std::chrono::seconds(5));
     for (const std::size_t i : pulled_) {
-      EXPECT_TRUE(world_.training(i).support().minority) << i;
+      EXPECT_TRUE(world_.session(i).support().minority) << i;
       world_.stop(i);
     }
     world_.run_for(std::chrono::seconds(10));

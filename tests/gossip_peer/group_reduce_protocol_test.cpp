@@ -273,7 +273,7 @@ TEST(PeersInGroups, GoOnWithoutWhoIsKilled) {
   for (std::size_t i = 0; i < 9; ++i) {
     if (i == 4) continue;
     EXPECT_NEAR(static_cast<double>(exchange_of(world, i)), static_cast<double>(before + 200), 8);
-    EXPECT_FALSE(world.training(i).support().minority);
+    EXPECT_FALSE(world.session(i).support().minority);
   }
 }
 
@@ -449,8 +449,8 @@ TEST(PeersInGroups, WhoWasCutOffTakesTheModelOfThoseWithAQuorum) {
   world.run_to_exchange(0, 50);
   world.cut_off({6, 7});
   world.run_for(50s);
-  EXPECT_TRUE(world.training(7).support().minority);
-  EXPECT_FALSE(world.training(0).support().minority);
+  EXPECT_TRUE(world.session(7).support().minority);
+  EXPECT_FALSE(world.session(0).support().minority);
   const double elapsed = static_cast<double>(exchange_of(world, 7));
   EXPECT_LT(elapsed, 1.5 * static_cast<double>(exchange_of(world, 0)));
   world.run_for(10s);
@@ -459,7 +459,7 @@ TEST(PeersInGroups, WhoWasCutOffTakesTheModelOfThoseWithAQuorum) {
   world.run_for(30s);
   EXPECT_GT(world.copies_begun(6) + world.copies_begun(7), copies);
   for (std::size_t i = 0; i < 8; ++i) {
-    EXPECT_FALSE(world.training(i).support().minority) << i;
+    EXPECT_FALSE(world.session(i).support().minority) << i;
     EXPECT_NEAR(static_cast<double>(exchange_of(world, i)),
                 static_cast<double>(exchange_of(world, 0)), 5);
     EXPECT_EQ(world.peers[i]->columns_of_minorities, 0U) << i;

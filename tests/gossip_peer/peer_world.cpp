@@ -505,10 +505,10 @@ std::string PeerWorld::status() const {
   return text;
 }
 
-const gossip::TrainingProtocol& PeerWorld::training(std::size_t index) const {
+const gossip::EpochSession& PeerWorld::session(std::size_t index) const {
   const gossip::EpochSession* const session = peers[index]->shell().machine().session();
   STARLING_CHECK(session != nullptr);
-  return session->training();
+  return *session;
 }
 
 gossip::TrainingProgress PeerWorld::progress(std::size_t index) const {

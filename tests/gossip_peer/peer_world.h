@@ -130,8 +130,11 @@ class PeerWorld {
   bool all_finished() const;
   std::string status() const;                         // of all
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
-  // Of what a peer trains with. Requires: a session.
-  const gossip::TrainingProtocol& training(std::size_t index) const;
+  // Requires: there is one.
+  const gossip::EpochSession& session(std::size_t index) const;
+  const gossip::TrainingProtocol& training(std::size_t index) const {
+    return session(index).training();
+  }
   gossip::TrainingProgress progress(std::size_t index) const;  // the initial one: no session
   std::vector<std::string> said(std::size_t index) const;      // `lines` of one peer, bare
   int copies_begun(std::size_t index) const;                   // of others' models, by what it said

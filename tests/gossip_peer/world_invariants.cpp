@@ -179,7 +179,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
     const EpochSession* session = peer.shell().machine().session();
     if (session == nullptr) return std::nullopt;
     ++peer.columns_taken;
-    const protocol::Support ours = session->training().support();
+    const protocol::Support ours = session->support();
     const bool rests_on_less = theirs.backed == 0 || theirs.backed < ours.backed;
     if (theirs.minority && rests_on_less) ++peer.columns_of_minorities;
     return ours;
@@ -189,7 +189,7 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
                          const std::optional<protocol::Support>& before) const {
     const EpochSession* session = watch_.world_.peers[index_]->shell().machine().session();
     if (session == nullptr || !before || before->minority) return;
-    const protocol::Support ours = session->training().support();
+    const protocol::Support ours = session->support();
     if (ours.backed >= before->backed) return;
     watch_.fail(fmt::format(
         "{} rested on exchange {} with a quorum, and rests on exchange {} with the model of {}, "
