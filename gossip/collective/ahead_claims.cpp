@@ -32,7 +32,8 @@ void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
 
 // As far as the i furthest say, they are i witnesses.
 std::optional<AheadClaims::Believed> AheadClaims::believed(
-    std::size_t others, const std::function<bool(Member)>& is_doubted, TimePoint now) const {
+    std::size_t others, const std::function<bool(Member)>& is_doubted, TimePoint now,
+    Duration wait) {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
   for (const auto& claim : claims_) {
@@ -43,8 +44,13 @@ std::optional<AheadClaims::Believed> AheadClaims::believed(
   std::vector<Member> witnesses;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const Further& further = claims[i]->further;
-    if (2 * (i + 1) > claims_.size()) return Believed{further, {}};
-    if (is_doubted(further.teller)) continue;
+    const std::size_t twice = 2 * (i + 1);
+    if (twice > claims_.size()) return Believed{further, {}};
+    if (i > 0 && twice == claims_.size() && now >= half_believed_from_) {
+      half_believed_from_ = now + wait;
+      return Believed{further, {}};
+    }
+    if (others > 1 && is_doubted(further.teller)) continue;
     witnesses.push_back(further.teller);
     if (is_believed(*claims[i], witnesses.size(), others, now)) {
       return Believed{further, std::move(witnesses)};

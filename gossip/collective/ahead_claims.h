@@ -22,7 +22,7 @@ class AheadClaims {
     std::vector<protocol::Member> donors;  // of the model
     protocol::Member teller = 0;
   };
-  // What can be believed, and on whose word alone: none where most members say the same.
+  // What can be believed, and on whose word alone: nobody's where most members say the same.
   struct Believed {
     Further further;
     std::vector<protocol::Member> witnesses;
@@ -39,10 +39,13 @@ class AheadClaims {
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
   // The furthest claim that can be believed. `others`: how many members can be heard. A doubted
-  // member counts only where more than half of all members say the same.
+  // member, unless it is the only one, counts only where more than half of all members say the
+  // same. So does half of them once
+  // in `wait`: else two halves of which one is slower would part for good, since those that are
+  // behind are in step with one another.
   std::optional<Believed> believed(std::size_t others,
                                    const std::function<bool(protocol::Member)>& is_doubted,
-                                   TimePoint now) const;
+                                   TimePoint now, Duration wait);
   // Who claims to be as far.
   std::vector<protocol::Member> tellers(protocol::Progress next) const;
   // Whether to ask the members without a claim where they are, since no claim can be believed yet.
@@ -71,6 +74,7 @@ class AheadClaims {
   TimePoint answered_at_{};                   // all questions are
   std::optional<TimePoint> looks_at_;
   TimePoint ignored_until_{};  // all claims
+  TimePoint half_believed_from_{};
   ExchangePace pace_;
 };
 

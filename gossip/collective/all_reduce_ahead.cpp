@@ -44,7 +44,7 @@ void AllReduceMachine::look_ahead() {
 // pace of our own exchanges explains.
 bool AllReduceMachine::catch_up() {
   const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto believed = claims_.believed(liveness_.heard_others(), is_doubted, now_);
+  auto believed = claims_.believed(liveness_.heard_others(), is_doubted, now_, options_.answer);
   if (!believed || believed->further.next <= current_->at) return false;
   AheadClaims::Further& further = believed->further;
   if (!std::exchange(is_left_out_, true)) {
@@ -52,10 +52,7 @@ bool AllReduceMachine::catch_up() {
     std::erase(others.donors, self_);
     say(LogLevel::kWarning, left_behind(others, current_->at.exchange, names_));
   }
-  for (const Member witness : believed->witnesses) {
-    records_->led_on(names_[witness], now_, options_.answer);
-  }
-  give_up(further.teller);
+  give_up(further.teller, std::move(believed->witnesses));
   next_ = further.next;
   donors_ = std::move(further.donors);
   expected_ = {donors_.begin(), donors_.end()};
@@ -69,7 +66,7 @@ bool AllReduceMachine::catch_up() {
   return true;
 }
 
-void AllReduceMachine::give_up(std::optional<Member> teller) {
+void AllReduceMachine::give_up(std::optional<Member> teller, Members witnesses) {
   // The network runs already: the long wait for members at its start is over.
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
@@ -82,7 +79,7 @@ void AllReduceMachine::give_up(std::optional<Member> teller) {
   c.leave_attempt();
   c.search.reset();
   c.failed.clear();
-  given_up_ = {std::move(c), teller, gatherer_, std::move(expected_)};
+  given_up_ = {std::move(c), teller, std::move(witnesses), gatherer_, std::move(expected_)};
   current_.reset();
 }
 
@@ -100,7 +97,7 @@ void AllReduceMachine::set_aside(TimePoint now) {
   }
   // A member that is always late would never be charged if such exchanges did not count.
   if (gather_ && gather_->list() == nullptr) charge_late();
-  give_up(std::nullopt);
+  give_up(std::nullopt, {});
   due_ = next_deadline();
 }
 
@@ -138,7 +135,9 @@ bool AllReduceMachine::resume(Begin& begin) {
   if (given_up->current.at != begin.at) return false;
   if (given_up->teller) {  // so that no model is asked for again at once
     claims_.came_to_nothing(*given_up->teller, now_, options_.answer);
-    records_->came_to_nothing(names_[*given_up->teller], now_, options_.answer);
+    for (const Member witness : given_up->witnesses) {
+      records_->came_to_nothing(names_[witness], now_, options_.answer);
+    }
   }
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);
@@ -151,6 +150,12 @@ bool AllReduceMachine::resume(Begin& begin) {
 }
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
-void AllReduceMachine::handle(Copied&) { given_up_.reset(); }
+void AllReduceMachine::handle(Copied&) {
+  if (!given_up_) return;
+  for (const Member witness : given_up_->witnesses) {
+    records_->led_on(names_[witness], now_, options_.answer);
+  }
+  given_up_.reset();
+}
 
 }  // namespace starling::collective

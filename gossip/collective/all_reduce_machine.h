@@ -42,7 +42,7 @@ class AllReduceMachine final : public Reducer {
   // and have not answered count as silent. A Begin of the same exchange goes on with what was
   // promised and held; any other Begin forgets that. Requires: busy().
   void set_aside(TimePoint now);
-  // From then on this member is not waited for, until it is heard: it has passed this exchange.
+  // As MemberLiveness::pass_over(), in the exchange at hand.
   std::vector<Action> pass_over(Member member, TimePoint from, TimePoint now);
   // That of the exchange that was left: the model that was copied takes its place.
   void forget_mean();
@@ -74,6 +74,7 @@ class AllReduceMachine final : public Reducer {
   struct GivenUp {
     Participation current;
     std::optional<Member> teller;  // who said that others are further
+    Members witnesses;             // on whose word alone that was believed
     Member gatherer = 0;
     std::set<Member> expected;
   };
@@ -170,7 +171,7 @@ class AllReduceMachine final : public Reducer {
   bool may_follow(Progress at) const;
   void look_ahead();
   bool catch_up();
-  void give_up(std::optional<Member> teller);
+  void give_up(std::optional<Member> teller, Members witnesses);
   void note_unheard();
   bool has_been_long(TimePoint since) const;
   void note_no_list();

@@ -114,7 +114,11 @@ void GroupReduceMachine::handle(Begin& begin) {
 
 void GroupReduceMachine::handle(Copied&) {
   copied_ = true;
-  followed_.reset();
+  const auto followed = std::exchange(followed_, std::nullopt);
+  if (!followed) return;
+  for (const Member witness : followed->witnesses) {
+    records_->led_on(names_[witness], now_, options_.exchange.answer);
+  }
 }
 
 void GroupReduceMachine::handle(LinkUp& up) {
@@ -235,9 +239,11 @@ void GroupReduceMachine::begin_now() {
   const Exchange former = std::exchange(at_, begin.at).exchange;
   forget_groups(former);
   claims_.begin(at_);
-  if (const auto teller = std::exchange(followed_, std::nullopt)) {
-    claims_.came_to_nothing(*teller, now_, options_.exchange.answer);
-    records_->came_to_nothing(names_[*teller], now_, options_.exchange.answer);
+  if (const auto followed = std::exchange(followed_, std::nullopt)) {
+    claims_.came_to_nothing(followed->further.teller, now_, options_.exchange.answer);
+    for (const Member witness : followed->witnesses) {
+      records_->came_to_nothing(names_[witness], now_, options_.exchange.answer);
+    }
   }
   if (std::exchange(copied_, false)) {
     claims_.pace().took(exchange, now_);
@@ -417,19 +423,16 @@ void GroupReduceMachine::look_ahead() {
 // To the furthest exchange that can be believed, whichever group the members are in that say so.
 bool GroupReduceMachine::catch_up() {
   const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto believed = claims_.believed(heard_others(), is_doubted, now_);
+  auto believed = claims_.believed(heard_others(), is_doubted, now_, options_.exchange.answer);
   if (!believed || believed->further.next <= at_) return false;
   AheadClaims::Further& further = believed->further;
   further.donors = claims_.tellers(further.next);
   if (!std::exchange(is_left_out_, true)) {
     actions_.emplace_back(Say{LogLevel::kWarning, left_behind(further, at_.exchange, names_)});
   }
-  for (const Member witness : believed->witnesses) {
-    records_->led_on(names_[witness], now_, options_.exchange.answer);
-  }
-  followed_ = further.teller;
   leave_exchange();
-  actions_.emplace_back(CatchUp{further.next, std::move(further.donors)});
+  actions_.emplace_back(CatchUp{further.next, further.donors});
+  followed_ = std::move(believed);
   return true;
 }
 

@@ -23,7 +23,8 @@ class MemberLiveness {
   void heard(protocol::Member member, TimePoint now);
   // It did not answer in time.
   void call_silent(protocol::Member member, TimePoint now);
-  // From then on it is not waited for, until it is heard: it has passed this exchange.
+  // From then on it is not waited for, until it is heard: it has passed this exchange, or was
+  // missed in those before.
   void pass_over(protocol::Member member, TimePoint from);
   // Its link, or failure detection's word. A member that was never met may still be starting.
   void link_down(protocol::Member member, TimePoint now);

@@ -41,7 +41,8 @@ class Registrations {
   const std::map<Member, Registration>& all() const { return all_; }
   std::size_t size() const { return all_.size(); }
   // More than half of all members: who is not here yet is late. Where any mean counts, half with
-  // ourselves are enough: of a group of two, who is left waits for the other.
+  // ourselves are enough: in a group of two the one that is here can then say that the other is
+  // late.
   bool are_most() const {
     const std::size_t twice = 2 * all_.size();
     return twice > rule_.members || (rule_.any && twice == rule_.members && contains(self_));

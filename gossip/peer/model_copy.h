@@ -34,7 +34,7 @@ class ModelCopy {
   // give nothing. `own`: of the model that the copy is to take the place of. Requires: donors; all
   // of them different.
   ModelCopy(std::vector<protocol::Member> donors, std::optional<protocol::Member> spare,
-            std::size_t size, Patience patience, const protocol::Support& own = {});
+            std::size_t size, Patience patience, const protocol::Support& own);
 
   // What is to be asked now; once each.
   std::vector<Ask> asks(TimePoint now);

@@ -32,7 +32,7 @@ class ModelCopies : public ::testing::Test {
   }
 
   const ModelColumns first_half_{.exchange = 7, .begin = 0, .floats = 5};
-  ModelCopy copy_{{1, 2}, std::nullopt, 10, {.silent = 2s, .sending = 60s}};
+  ModelCopy copy_{{1, 2}, std::nullopt, 10, {.silent = 2s, .sending = 60s}, {}};
 };
 
 TEST_F(ModelCopies, ADonorThatStallsInTheMiddleIsReplacedAfterOneSilence) {
@@ -82,7 +82,7 @@ TEST(ModelCopy, WhatRestsOnLessThanAQuorumsOwnIsNotTaken) {
 // It may not hear us, or is busy: another is asked, and it itself again where that one gives
 // nothing either.
 TEST(ModelCopy, OfWhomNothingComesAnotherIsAskedBesideIt) {
-  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s}, {});
   const auto asked = [&](Duration now) {
     std::vector<Member> members;
     for (const ModelCopy::Ask& ask : copy.asks(TimePoint{} + now)) members.push_back(ask.to);
@@ -101,7 +101,7 @@ TEST(ModelCopy, OfWhomNothingComesAnotherIsAskedBesideIt) {
 
 // Whoever answers first.
 TEST(ModelCopy, WhatADonorSendsAfterAnotherWasAskedCounts) {
-  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s}, {});
   EXPECT_EQ(copy.asks(TimePoint{}).size(), 1U);
   EXPECT_EQ(copy.asks(TimePoint{} + 4s).size(), 1U);
   const ModelColumns all{.exchange = 7, .begin = 0, .floats = 10};
@@ -118,7 +118,7 @@ TEST(ModelCopy, WhatADonorSendsAfterAnotherWasAskedCounts) {
 
 // Of two parts, one after the other.
 TEST(ModelCopy, ADonorThatSendsOnePartIsWaitedForWithTheOther) {
-  ModelCopy copy({1, 2}, std::nullopt, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  ModelCopy copy({1, 2}, std::nullopt, 10, {.silent = 60s, .sending = 60s, .begins = 4s}, {});
   EXPECT_EQ(copy.asks(TimePoint{}).size(), 2U);
   copy.lose(2);
   EXPECT_EQ(copy.asks(TimePoint{} + 1s).size(), 1U);
@@ -128,7 +128,7 @@ TEST(ModelCopy, ADonorThatSendsOnePartIsWaitedForWithTheOther) {
 }
 
 TEST(ModelCopy, ADonorThatHasBegunIsWaitedFor) {
-  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s});
+  ModelCopy copy({1}, 2, 10, {.silent = 60s, .sending = 60s, .begins = 4s}, {});
   ASSERT_EQ(copy.asks(TimePoint{}).size(), 1U);
   copy.progressed(1, {.exchange = 7, .begin = 0, .floats = 10}, TimePoint{} + 1s);
   EXPECT_TRUE(copy.asks(TimePoint{} + 4s).empty());
