@@ -46,7 +46,8 @@ bool all_reported(const GossipIssuer& issuer, Is is) {
                              });
 }
 
-// What a member refused in an earlier epoch may suit it now; who has finished has.
+// A refusal counts in its own epoch only, since another roster may suit that member. A finished
+// member stays finished.
 std::string_view state_of(const GossipIssuer& issuer) {
   const identity::Roster& roster = *issuer.roster();
   if (roster.stopped()) return "stopped";

@@ -22,7 +22,7 @@ class AheadClaims {
     std::vector<protocol::Member> donors;  // of the model
     protocol::Member teller = 0;
   };
-  // What can be believed, and on whose word alone: nobody's where most members say the same.
+  // What can be believed, and the few members who alone say it; none if most members do.
   struct Believed {
     Further further;
     std::vector<protocol::Member> witnesses;
@@ -38,11 +38,10 @@ class AheadClaims {
   void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
   // We begin here: what lies before is no claim any more.
   void begin(protocol::Progress at);
-  // The furthest claim that can be believed. `others`: how many members can be heard. A doubted
-  // member, unless it is the only one, counts only where more than half of all members say the
-  // same. So does half of them once
-  // in `wait`: else two halves of which one is slower would part for good, since those that are
-  // behind are in step with one another.
+  // The furthest claim that can be believed. `others`: how many members can be heard. More than
+  // half of all members are always believed, and exactly half of them once in `wait`: a slower half
+  // stays in step with itself, so that no time would explain the lead of the other half. Apart from
+  // that a doubted member does not count, unless no other can be heard.
   std::optional<Believed> believed(std::size_t others,
                                    const std::function<bool(protocol::Member)>& is_doubted,
                                    TimePoint now, Duration wait);

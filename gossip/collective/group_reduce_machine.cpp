@@ -10,8 +10,8 @@ namespace {
 
 // A minority that got no model tries again after so many times the longest silence of a gatherer.
 constexpr int kReturnWaits = 4;
-// So long who says that it is further is waited for, and half as long each time that it was not
-// followed.
+// How long a member that says that it is further is waited for; halved each time that we did not
+// follow it.
 constexpr Duration kFollows = std::chrono::milliseconds(200);
 constexpr unsigned kHalvedMax = 16;
 // Each member keeps records of its own, and any of them may gather next: their budgets add up.
@@ -255,7 +255,7 @@ void GroupReduceMachine::begin_now() {
   busy_ = true;
   if (!is_minority()) outranked_by_.reset();
   if (outranked_by_) return copy_model_of_quorum();
-  // First: an exchange for which nobody is awaited ends as it begins.
+  // Before the exchange begins, since one in which nobody is waited for ends at once.
   look_ahead();
   if (!busy_) return;
   // It may be there already, as things were then.

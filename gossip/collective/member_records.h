@@ -53,9 +53,9 @@ class MemberRecords {
   std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
 
   // A member said that it is further, few others did, and an exchange was given up for a model.
-  // Whether that was true cannot be told from the model, since who is led on goes on where it was
-  // led to. So its word is doubted for a part of `wait`, and for twice as long each time, up to 64
-  // times `wait`. This is forgotten once it has led nobody on for that long.
+  // The model does not show whether that was true: whoever copies it goes on from that exchange. So
+  // this member's word is doubted for a part of `wait`, and for twice as long each time, up to 64
+  // times `wait`. It is trusted again after as long without another such copy.
   void led_on(const std::string& member, TimePoint now, Duration wait);
   // Nor did a model come: doubted for `wait` at least.
   void came_to_nothing(const std::string& member, TimePoint now, Duration wait);

@@ -40,8 +40,8 @@ class Registrations {
   const Registration& of(Member member) const { return all_.at(member); }
   const std::map<Member, Registration>& all() const { return all_; }
   std::size_t size() const { return all_.size(); }
-  // More than half of all members: who is not here yet is late. Where any mean counts, half with
-  // ourselves are enough: in a group of two the one that is here can then say that the other is
+  // More than half of all members are here, so that the others are late. Where any mean counts,
+  // half of them are enough if the gatherer is one: in a group of two it can then find the other
   // late.
   bool are_most() const {
     const std::size_t twice = 2 * all_.size();

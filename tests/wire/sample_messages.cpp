@@ -118,6 +118,37 @@ protocol::ReducePiece reduce_piece() {
   return {.exchange = 41, .attempt = 1, .place = 6, .floats = 250'001};
 }
 
+protocol::PeerReport peer_report() {
+  return {.epoch = 3,
+          .exchange = 41,
+          .step = 164,
+          .state = "training",
+          .loss = 0.5,
+          .loss_steps = 4,
+          .neighbours = 2,
+          .expected = 3,
+          .reachable = 15,
+          .bytes_sent = 1'000'000,
+          .bytes_received = 999'999,
+          .messages = 82,
+          .problem = "node-0003 was not heard"};
+}
+
+protocol::PeerReport peer_report_v2() {
+  protocol::PeerReport report = peer_report();
+  report.arrived = 80;
+  report.late = 3;
+  report.lost = 2;
+  report.staleness = 5;
+  return report;
+}
+
+protocol::PeerReport peer_report_v3() {
+  protocol::PeerReport report = peer_report_v2();
+  report.linked = 9;
+  return report;
+}
+
 }  // namespace
 
 std::vector<Sample> sample_messages() {
@@ -324,56 +355,9 @@ std::vector<Sample> sample_messages() {
       {"reduce_ask_progress_v1", note(reduce::AskProgress{})},
       {"reduce_wait_v1", note(reduce::Wait{})},
       {"reduce_ahead_v1", note(reduce::Ahead{{0, 2}})},
-      {"peer_report_v1",
-       PeerReport{.epoch = 3,
-                  .exchange = 41,
-                  .step = 164,
-                  .state = "training",
-                  .loss = 0.5,
-                  .loss_steps = 4,
-                  .neighbours = 2,
-                  .expected = 3,
-                  .reachable = 15,
-                  .bytes_sent = 1'000'000,
-                  .bytes_received = 999'999,
-                  .messages = 82,
-                  .problem = "node-0003 was not heard"},
-       false},
-      {"peer_report_v2", PeerReport{.epoch = 3,
-                                    .exchange = 41,
-                                    .step = 164,
-                                    .state = "training",
-                                    .loss = 0.5,
-                                    .loss_steps = 4,
-                                    .neighbours = 2,
-                                    .expected = 3,
-                                    .reachable = 15,
-                                    .bytes_sent = 1'000'000,
-                                    .bytes_received = 999'999,
-                                    .messages = 82,
-                                    .problem = "node-0003 was not heard",
-                                    .arrived = 80,
-                                    .late = 3,
-                                    .lost = 2,
-                                    .staleness = 5}},
-      {"peer_report_v3", PeerReport{.epoch = 3,
-                                    .exchange = 41,
-                                    .step = 164,
-                                    .state = "training",
-                                    .loss = 0.5,
-                                    .loss_steps = 4,
-                                    .neighbours = 2,
-                                    .expected = 3,
-                                    .reachable = 15,
-                                    .bytes_sent = 1'000'000,
-                                    .bytes_received = 999'999,
-                                    .messages = 82,
-                                    .problem = "node-0003 was not heard",
-                                    .arrived = 80,
-                                    .late = 3,
-                                    .lost = 2,
-                                    .staleness = 5,
-                                    .linked = 9}},
+      {"peer_report_v1", peer_report(), false},
+      {"peer_report_v2", peer_report_v2()},
+      {"peer_report_v3", peer_report_v3()},
       {"relay_v1", Relay{.peer = "cam-7", .type = 21, .header = Bytes(16, std::byte{0x5A})}},
   };
 }
