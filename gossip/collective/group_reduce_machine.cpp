@@ -59,7 +59,9 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
       records_(std::make_shared<MemberRecords>(MemberRecords::Options{
           .budget = kBudget,
           .forgiven = gossip::WaitBudget::kForgiven *
-                      static_cast<int>(std::min(names_.size(), kObserversMax))})),
+                      static_cast<int>(std::min(names_.size(), kObserversMax)),
+          // One other is waited for at least: who bars all runs on alone.
+          .over_max = std::max<std::size_t>(names_.size(), 3) - 2})),
       claims_(names_.size(), next.exchange),
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
@@ -235,7 +237,11 @@ void GroupReduceMachine::begin_now() {
     if (!peers_[member].met && is_down(peers_[member])) reach(member, false);
   }
   const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
-  if (took_model_of_quorum && quorum_.held()) quorum_.rejoin({}, now_);
+  if (took_model_of_quorum) is_alone_ = false;
+  if (took_model_of_quorum && quorum_.held()) {
+    quorum_.rejoin({}, now_);
+    for (Peer& peer : peers_) peer.missed = 0;  // we have come to them
+  }
   const Exchange former = std::exchange(at_, begin.at).exchange;
   forget_groups(former);
   claims_.begin(at_);
@@ -377,11 +383,28 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
   if (2 * finished.members.size() > group.members.size()) claims_.pace().ended(exchange, now_);
   is_left_out_ = !was_there;
   finished.at = at_;
-  finished.next = {quorum_.is_minority(now_) ? at_.backed : exchange + 1, exchange + 1};
+  note_whether_alone(finished.members.size() > (was_there ? 1 : 0));
+  const bool is_apart = quorum_.is_minority(now_) || is_alone_;
+  finished.next = {is_apart ? at_.backed : exchange + 1, exchange + 1};
   at_ = finished.next;
   ended_last_ = exchange;
   busy_ = false;
   actions_.emplace_back(std::move(finished));
+}
+
+// Who waits for none of those that it hears runs away from them, and they cannot know whether one
+// member that is further tells the truth. What they hold, if they are in step with each other, is
+// the model of most: to that one it gives way, and waits for them again until it hears of it.
+void GroupReduceMachine::note_whether_alone(bool is_with_others) {
+  if (is_with_others) is_alone_ = false;
+  if (peers_.size() <= 2) return;
+  for (Member member = 0; member < peers_.size(); ++member) {
+    if (member != self_ && !peers_[member].is_missing()) return;
+  }
+  is_alone_ = true;
+  for (Peer& peer : peers_) {
+    if (peer.met && !peer.down_since) peer.missed = 0;
+  }
 }
 
 // Who did not answer this member, whatever others heard of it.

@@ -97,6 +97,7 @@ class GroupReduceMachine final : public Reducer {
   void give(Exchange exchange, Event event);
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);
+  void note_whether_alone(bool is_with_others);
   void remember_silent(const Group& group);
   void tell_put_off();
   void hear_of_further(Member from, Progress theirs);
@@ -134,6 +135,7 @@ class GroupReduceMachine final : public Reducer {
   std::shared_ptr<MemberRecords> records_;
   AheadClaims claims_;                             // of all members, whatever group they are in
   std::optional<AheadClaims::Believed> followed_;  // while a model is copied
+  bool is_alone_ = false;                          // nobody that is heard was waited for
   bool is_left_out_ = false;                       // ourselves, as was said last
   bool copied_ = false;                            // a model, and has not begun from it
   // Exchanges before this one: others may have come to them while we were elsewhere.

@@ -55,7 +55,7 @@ Duration MemberRecords::owed(const std::string& member, TimePoint now) const {
 
 std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePoint now) const {
   std::set<std::string> over;
-  while (true) {
+  while (over.size() < options_.over_max) {
     // What it owes, and what of that it was waited for.
     std::map<std::string, std::pair<Duration, Duration>> owed;
     for (const auto& [pair, budget] : waits_) {
@@ -68,9 +68,10 @@ std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePo
     owed.erase(self);
     const auto most =
         std::ranges::max_element(owed, {}, [](const auto& entry) { return entry.second; });
-    if (most == owed.end() || most->second.first < options_.budget) return over;
+    if (most == owed.end() || most->second.first < options_.budget) break;
     over.insert(most->first);
   }
+  return over;
 }
 
 void MemberRecords::complained(const std::string& by, const std::string& of, Duration wait,

@@ -4,6 +4,7 @@
 // have another place in each exchange.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -23,6 +24,8 @@ class MemberRecords {
     // back (WaitBudget).
     Duration budget = std::chrono::seconds(30);
     int forgiven = gossip::WaitBudget::kForgiven;
+    // So many members at most are over it at a time, those who owe most.
+    std::size_t over_max = SIZE_MAX;
   };
 
   explicit MemberRecords(const Options& options) : options_(options) {}

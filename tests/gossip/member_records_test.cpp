@@ -20,6 +20,16 @@ class Records : public ::testing::Test {
   TimePoint now_{1000s};
 };
 
+TEST_F(Records, SoManyAtMostAreOverTheirBudget) {
+  MemberRecords one{{.budget = 30s, .forgiven = 10, .over_max = 1}};
+  for (MemberRecords* const records : {&one, &records_}) {
+    records->waited("g", "l", 31s, now_);
+    records->waited("g", "m", 32s, now_);
+  }
+  EXPECT_THAT(one.over_budget("g", now_), ElementsAre("m"));
+  EXPECT_THAT(over(), ElementsAre("l", "m"));
+}
+
 TEST_F(Records, WhoHeldOthersUpForItsBudgetIsWaitedForAgainOnceSomeIsForgiven) {
   records_.waited("g", "l", 29s, now_);
   EXPECT_THAT(over(), IsEmpty());
