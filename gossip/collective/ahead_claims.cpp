@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/list_some.h"
 
@@ -18,22 +19,34 @@ void AheadClaims::hear(Member from, Further further) {
   claims_[from] = Claim{std::move(further), answered_at};
 }
 
-void AheadClaims::begin(Progress at) {
+std::optional<AheadClaims::Further> AheadClaims::follow(Progress ours, std::size_t others,
+                                                        TimePoint now) {
+  auto furthest = believed(others, now);
+  if (!furthest || furthest->further.next <= ours) return std::nullopt;
+  followed_ = std::move(furthest);
+  return followed_->further;
+}
+
+void AheadClaims::copied(TimePoint now) {
+  const auto followed = std::exchange(followed_, std::nullopt);
+  if (!followed) return;
+  for (const Member witness : followed->witnesses) doubted_.led_on(witness, now);
+}
+
+void AheadClaims::begin(Progress at, TimePoint now) {
   for (auto& claim : claims_) {
     if (claim && claim->further.next <= at) claim.reset();
   }
   ignored_until_ = {};
-}
-
-void AheadClaims::came_to_nothing(Member teller, TimePoint now, Duration wait) {
-  claims_[teller].reset();
-  ignored_until_ = now + wait;
+  const auto in_vain = std::exchange(followed_, std::nullopt);
+  if (!in_vain) return;
+  for (const Member witness : in_vain->witnesses) doubted_.came_to_nothing(witness, now);
+  claims_[in_vain->further.teller].reset();
+  ignored_until_ = now + wait_;
 }
 
 // As far as the i furthest say, they are i witnesses.
-std::optional<AheadClaims::Believed> AheadClaims::believed(
-    std::size_t others, const std::function<bool(Member)>& is_doubted, TimePoint now,
-    Duration wait) {
+std::optional<AheadClaims::Believed> AheadClaims::believed(std::size_t others, TimePoint now) {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
   for (const auto& claim : claims_) {
@@ -47,10 +60,10 @@ std::optional<AheadClaims::Believed> AheadClaims::believed(
     const std::size_t twice = 2 * (i + 1);
     if (twice > claims_.size()) return Believed{further, {}};
     if (i > 0 && twice == claims_.size() && now >= half_believed_from_) {
-      half_believed_from_ = now + wait;
+      half_believed_from_ = now + wait_;
       return Believed{further, {}};
     }
-    if (others > 1 && is_doubted(further.teller)) continue;
+    if (others > 1 && doubted_.contains(further.teller, now)) continue;
     witnesses.push_back(further.teller);
     if (is_believed(*claims[i], witnesses.size(), others, now)) {
       return Believed{further, std::move(witnesses)};
@@ -67,18 +80,21 @@ std::vector<Member> AheadClaims::tellers(Progress next) const {
   return members;
 }
 
-bool AheadClaims::asks_others(TimePoint now, Duration wait) {
+std::vector<Member> AheadClaims::asks(TimePoint now) {
   looks_at_.reset();
   const bool may_ask = now >= answered_at_;
-  bool asks = false;
-  for (auto& claim : claims_) {
+  bool is_new = false;
+  std::vector<Member> others;
+  for (Member m = 0; m < claims_.size(); ++m) {
+    auto& claim = claims_[m];
+    if (!claim && m != self_) others.push_back(m);
     if (!claim) continue;
-    looks_at_ = now + wait;
+    looks_at_ = now + wait_;
     if (claim->answered_at || !may_ask) continue;
-    claim->answered_at = answered_at_ = now + wait;
-    asks = true;
+    claim->answered_at = answered_at_ = now + wait_;
+    is_new = true;
   }
-  return asks;
+  return is_new ? others : std::vector<Member>{};
 }
 
 bool AheadClaims::is_believed(const Claim& claim, std::size_t witnesses, std::size_t others,
@@ -98,9 +114,10 @@ bool AheadClaims::is_explainable(Progress at, TimePoint now) const {
   return !most || at.exchange <= *most;
 }
 
-std::string left_behind(const AheadClaims::Further& further, protocol::Exchange ours,
-                        const std::vector<std::string>& names) {
+std::string AheadClaims::left_behind(Further further, protocol::Exchange ours,
+                                     const std::vector<std::string>& names) const {
   constexpr std::size_t kNamedMax = 8;
+  std::erase(further.donors, self_);
   return fmt::format(
       "{} says that the others are at exchange {}; we are at {} and have to copy a model of {}",
       names[further.teller], further.next.exchange, ours,

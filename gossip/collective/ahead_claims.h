@@ -4,13 +4,13 @@
 // more than half of all without a bound (gossip/progress/ahead_bound.h).
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/protocol/peer_messages.h"
+#include "gossip/collective/doubted_members.h"
 #include "gossip/collective/exchange_pace.h"
 
 namespace starling::collective {
@@ -28,31 +28,36 @@ class AheadClaims {
     std::vector<protocol::Member> witnesses;
   };
 
-  AheadClaims(std::size_t members, protocol::Exchange first) : claims_(members), pace_(first) {}
+  // `first`: the exchange that comes first here. `wait`: how long one waits for an answer.
+  AheadClaims(std::size_t members, protocol::Member self, protocol::Exchange first, Duration wait)
+      : self_(self), wait_(wait), claims_(members), doubted_(wait), pace_(first) {}
 
   void hear(protocol::Member from, Further further);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
-  // A claim was believed, and no model came. No member is believed for `wait`, until an exchange
+  // The claim to follow from `ours` to a model of others: the furthest that can be believed.
+  // `others`: how many members can be heard.
+  std::optional<Further> follow(protocol::Progress ours, std::size_t others, TimePoint now);
+  // A model came of the claim that was followed: its witnesses are doubted.
+  void copied(TimePoint now);
+  // We begin here: what lies before is no claim any more. If no model came of the claim that was
+  // followed, its witnesses are doubted, and no member is believed for `wait`, until an exchange
   // begins.
-  void came_to_nothing(protocol::Member teller, TimePoint now, Duration wait);
-  // We begin here: what lies before is no claim any more.
-  void begin(protocol::Progress at);
-  // The furthest claim that can be believed. `others`: how many members can be heard. More than
-  // half of all members are always believed, and exactly half of them once in `wait`: a slower half
-  // stays in step with itself, so that no time would explain the lead of the other half. Apart from
-  // that a doubted member does not count, unless no other can be heard.
-  std::optional<Believed> believed(std::size_t others,
-                                   const std::function<bool(protocol::Member)>& is_doubted,
-                                   TimePoint now, Duration wait);
+  void begin(protocol::Progress at, TimePoint now);
+  // More than half of all members are always believed, and exactly half of them once in `wait`: a
+  // slower half stays in step with itself, so that no time would explain the lead of the other
+  // half. Apart from that a doubted member does not count, unless no other can be heard.
+  std::optional<Believed> believed(std::size_t others, TimePoint now);
   // Who claims to be as far.
   std::vector<protocol::Member> tellers(protocol::Progress next) const;
-  // Whether to ask the members without a claim where they are, since no claim can be believed yet.
-  // They have `wait` to answer. True once for a claim, and not before the others have answered
-  // about another one.
-  bool asks_others(TimePoint now, Duration wait);
+  // Whom to ask where they are, since no claim can be believed yet: the others, which have `wait`
+  // to answer. Once for a claim, and not before they have answered about another one.
+  std::vector<protocol::Member> asks(TimePoint now);
   // When a claim that could not be believed may have become credible.
   std::optional<TimePoint> looks_at() const { return looks_at_; }
+  // For the log of a member at `ours` that has to copy a model.
+  std::string left_behind(Further further, protocol::Exchange ours,
+                          const std::vector<std::string>& names) const;
   // Whether a majority can be there by now, as far as the pace of exchanges tells.
   bool is_explainable(protocol::Progress at, TimePoint now) const;
 
@@ -69,16 +74,16 @@ class AheadClaims {
   bool is_believed(const Claim& claim, std::size_t witnesses, std::size_t others,
                    TimePoint now) const;
 
+  protocol::Member self_;
+  Duration wait_;
   std::vector<std::optional<Claim>> claims_;  // by member
-  TimePoint answered_at_{};                   // all questions are
+  std::optional<Believed> followed_;          // until a model of it has come, or an exchange begins
+  DoubtedMembers doubted_;
+  TimePoint answered_at_{};  // all questions are
   std::optional<TimePoint> looks_at_;
   TimePoint ignored_until_{};  // all claims
   TimePoint half_believed_from_{};
   ExchangePace pace_;
 };
-
-// For the log of a member at `ours` that has to copy a model.
-std::string left_behind(const AheadClaims::Further& further, protocol::Exchange ours,
-                        const std::vector<std::string>& names);
 
 }  // namespace starling::collective

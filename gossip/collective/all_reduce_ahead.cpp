@@ -34,25 +34,17 @@ bool AllReduceMachine::may_follow(Progress at) const {
 }
 
 void AllReduceMachine::look_ahead() {
-  if (!current_ || catch_up() || !claims_.asks_others(now_, options_.answer)) return;
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_ && !claims_.has(m)) send(m, current_->at, 0, reduce::AskProgress{});
-  }
+  if (!current_) return;
+  auto further = claims_.follow(current_->at, liveness_.heard_others(), now_);
+  if (further) return catch_up(std::move(*further));
+  for (const Member m : claims_.asks(now_)) send(m, current_->at, 0, reduce::AskProgress{});
 }
 
-// To the furthest exchange that can be believed. The word of one member moves us only as far as the
-// pace of our own exchanges explains.
-bool AllReduceMachine::catch_up() {
-  const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto believed = claims_.believed(liveness_.heard_others(), is_doubted, now_, options_.answer);
-  if (!believed || believed->further.next <= current_->at) return false;
-  AheadClaims::Further& further = believed->further;
+void AllReduceMachine::catch_up(AheadClaims::Further further) {
   if (!std::exchange(is_left_out_, true)) {
-    AheadClaims::Further others = further;
-    std::erase(others.donors, self_);
-    say(LogLevel::kWarning, left_behind(others, current_->at.exchange, names_));
+    say(LogLevel::kWarning, claims_.left_behind(further, current_->at.exchange, names_));
   }
-  give_up(further.teller, std::move(believed->witnesses));
+  give_up();
   next_ = further.next;
   donors_ = std::move(further.donors);
   expected_ = {donors_.begin(), donors_.end()};
@@ -63,10 +55,9 @@ bool AllReduceMachine::catch_up() {
   if (first.empty()) first = donors_;
   gatherer_ = first.front();
   actions_.emplace_back(CatchUp{next_, std::move(first)});
-  return true;
 }
 
-void AllReduceMachine::give_up(std::optional<Member> teller, Members witnesses) {
+void AllReduceMachine::give_up() {
   // The network runs already: the long wait for members at its start is over.
   if (!last_) arrivals_.learn(Duration::zero());
   gather_.reset();
@@ -79,7 +70,7 @@ void AllReduceMachine::give_up(std::optional<Member> teller, Members witnesses) 
   c.leave_attempt();
   c.search.reset();
   c.failed.clear();
-  given_up_ = {std::move(c), teller, std::move(witnesses), gatherer_, std::move(expected_)};
+  given_up_ = {std::move(c), gatherer_, std::move(expected_)};
   current_.reset();
 }
 
@@ -97,7 +88,7 @@ void AllReduceMachine::set_aside(TimePoint now) {
   }
   // A member that is always late would never be charged if such exchanges did not count.
   if (gather_ && gather_->list() == nullptr) charge_late();
-  give_up(std::nullopt, {});
+  give_up();
   due_ = next_deadline();
 }
 
@@ -131,14 +122,7 @@ void AllReduceMachine::note_no_list() {
 // The exchange that was given up to copy a model, where no donor gave one.
 bool AllReduceMachine::resume(Begin& begin) {
   auto given_up = std::exchange(given_up_, std::nullopt);
-  if (!given_up) return false;
-  if (given_up->current.at != begin.at) return false;
-  if (given_up->teller) {  // so that no model is asked for again at once
-    claims_.came_to_nothing(*given_up->teller, now_, options_.answer);
-    for (const Member witness : given_up->witnesses) {
-      records_->came_to_nothing(names_[witness], now_, options_.answer);
-    }
-  }
+  if (!given_up || given_up->current.at != begin.at) return false;
   current_ = std::move(given_up->current);
   current_->input = std::move(begin.input);
   current_->distance_max = begin.distance_max;
@@ -151,10 +135,7 @@ bool AllReduceMachine::resume(Begin& begin) {
 
 // It is where it was told that others are: at the end of the run, no Begin may follow.
 void AllReduceMachine::handle(Copied&) {
-  if (!given_up_) return;
-  for (const Member witness : given_up_->witnesses) {
-    records_->led_on(names_[witness], now_, options_.answer);
-  }
+  claims_.copied(now_);
   given_up_.reset();
 }
 

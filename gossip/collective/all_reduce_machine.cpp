@@ -29,7 +29,7 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
       liveness_(names_.size(), self),
       arrivals_(options.stragglers),
       pieces_(options.pieces),
-      claims_(names_.size(), next.exchange) {
+      claims_(names_.size(), self, next.exchange, options.answer) {
   STARLING_CHECK(self < names_.size());
   for (Member m = 0; m < names_.size(); ++m) {
     if (absent.contains(m)) {
@@ -94,7 +94,7 @@ void AllReduceMachine::learn_from(const AllReduceMachine& former) {
 
 void AllReduceMachine::handle(Begin& begin) {
   STARLING_CHECK(!last_ || begin.at > last_->commit.at);
-  claims_.begin(begin.at);
+  claims_.begin(begin.at, now_);
   if (!resume(begin)) {
     if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
     wants_served_.clear();

@@ -73,8 +73,6 @@ class AllReduceMachine final : public Reducer {
   // Of an exchange that was given up to copy a model, in case nobody gives one.
   struct GivenUp {
     Participation current;
-    std::optional<Member> teller;  // who said that others are further
-    Members witnesses;             // on whose word alone that was believed
     Member gatherer = 0;
     std::set<Member> expected;
   };
@@ -170,8 +168,8 @@ class AllReduceMachine final : public Reducer {
   void hear_of_later(Member from, Progress at);
   bool may_follow(Progress at) const;
   void look_ahead();
-  bool catch_up();
-  void give_up(std::optional<Member> teller, Members witnesses);
+  void catch_up(AheadClaims::Further further);
+  void give_up();
   void note_unheard();
   bool has_been_long(TimePoint since) const;
   void note_no_list();

@@ -62,7 +62,7 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
                       static_cast<int>(std::min(names_.size(), kObserversMax)),
           // One other is waited for at least: who bars all runs on alone.
           .over_max = std::max<std::size_t>(names_.size(), 3) - 2})),
-      claims_(names_.size(), next.exchange),
+      claims_(names_.size(), self, next.exchange, options.exchange.answer),
       now_(now) {
   STARLING_CHECK(self < names_.size() && names_.size() == draw.members);
   for (const Member member : absent) {
@@ -116,11 +116,7 @@ void GroupReduceMachine::handle(Begin& begin) {
 
 void GroupReduceMachine::handle(Copied&) {
   copied_ = true;
-  const auto followed = std::exchange(followed_, std::nullopt);
-  if (!followed) return;
-  for (const Member witness : followed->witnesses) {
-    records_->led_on(names_[witness], now_, options_.exchange.answer);
-  }
+  claims_.copied(now_);
 }
 
 void GroupReduceMachine::handle(LinkUp& up) {
@@ -244,13 +240,7 @@ void GroupReduceMachine::begin_now() {
   }
   const Exchange former = std::exchange(at_, begin.at).exchange;
   forget_groups(former);
-  claims_.begin(at_);
-  if (const auto followed = std::exchange(followed_, std::nullopt)) {
-    claims_.came_to_nothing(followed->further.teller, now_, options_.exchange.answer);
-    for (const Member witness : followed->witnesses) {
-      records_->came_to_nothing(names_[witness], now_, options_.exchange.answer);
-    }
-  }
+  claims_.begin(at_, now_);
   if (std::exchange(copied_, false)) {
     claims_.pace().took(exchange, now_);
     away_until_ = exchange + kAhead;
@@ -437,26 +427,21 @@ void GroupReduceMachine::pass_over_further(Member place) {
 }
 
 void GroupReduceMachine::look_ahead() {
-  if (!busy_ || catch_up() || !claims_.asks_others(now_, options_.exchange.answer)) return;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (m != self_ && !claims_.has(m)) send(m, at_.exchange, 0, reduce::AskProgress{});
-  }
+  if (!busy_) return;
+  auto further = claims_.follow(at_, heard_others(), now_);
+  if (further) return catch_up(std::move(*further));
+  for (const Member m : claims_.asks(now_)) send(m, at_.exchange, 0, reduce::AskProgress{});
 }
 
-// To the furthest exchange that can be believed, whichever group the members are in that say so.
-bool GroupReduceMachine::catch_up() {
-  const auto is_doubted = [this](Member m) { return records_->is_doubted(names_[m], now_); };
-  auto believed = claims_.believed(heard_others(), is_doubted, now_, options_.exchange.answer);
-  if (!believed || believed->further.next <= at_) return false;
-  AheadClaims::Further& further = believed->further;
+// Of all who are as far, whichever group they are in.
+void GroupReduceMachine::catch_up(AheadClaims::Further further) {
   further.donors = claims_.tellers(further.next);
   if (!std::exchange(is_left_out_, true)) {
-    actions_.emplace_back(Say{LogLevel::kWarning, left_behind(further, at_.exchange, names_)});
+    actions_.emplace_back(
+        Say{LogLevel::kWarning, claims_.left_behind(further, at_.exchange, names_)});
   }
   leave_exchange();
-  actions_.emplace_back(CatchUp{further.next, further.donors});
-  followed_ = std::move(believed);
-  return true;
+  actions_.emplace_back(CatchUp{further.next, std::move(further.donors)});
 }
 
 // For a model of others.

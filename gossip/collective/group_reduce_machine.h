@@ -102,7 +102,7 @@ class GroupReduceMachine final : public Reducer {
   void tell_put_off();
   void hear_of_further(Member from, Progress theirs);
   void look_ahead();
-  bool catch_up();
+  void catch_up(AheadClaims::Further further);
   void leave_exchange();
   std::size_t heard_others() const;
   bool one_gives_way(Member from, const Note& note);
@@ -133,11 +133,10 @@ class GroupReduceMachine final : public Reducer {
   std::map<Exchange, Group> groups_;    // around at_
   std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
   std::shared_ptr<MemberRecords> records_;
-  AheadClaims claims_;                             // of all members, whatever group they are in
-  std::optional<AheadClaims::Believed> followed_;  // while a model is copied
-  bool is_alone_ = false;                          // nobody that is heard was waited for
-  bool is_left_out_ = false;                       // ourselves, as was said last
-  bool copied_ = false;                            // a model, and has not begun from it
+  AheadClaims claims_;        // of all members, whatever group they are in
+  bool is_alone_ = false;     // nobody that is heard was waited for
+  bool is_left_out_ = false;  // ourselves, as was said last
+  bool copied_ = false;       // a model, and has not begun from it
   // Exchanges before this one: others may have come to them while we were elsewhere.
   Exchange away_until_ = 0;
   // Who asked for something of an exchange that we were too far behind for: of the last one.

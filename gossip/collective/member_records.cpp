@@ -8,10 +8,6 @@ namespace {
 
 // However long it was, as where this process itself was stopped: a member is let back in then.
 constexpr int kBudgetsMax = 2;
-// A word is doubted for 1/16 of a wait at first, so that a network whose members come back is soon
-// together again; for a whole one where it came to nothing; and for up to 64 of them.
-constexpr unsigned kDoublingsToOne = 4;
-constexpr unsigned kDoublingsMax = kDoublingsToOne + 6;
 // Complaints with others than one count as those with several if they come to this part of those
 // with the one.
 constexpr int kKnownPart = 4;
@@ -129,29 +125,6 @@ std::set<std::string> MemberRecords::over_complaints(const std::string& self, Ti
     if (most == sums.end()) return over;
     over.insert(most->first);
   }
-}
-
-void MemberRecords::led_on(const std::string& member, TimePoint now, Duration wait) {
-  doubt(member, now, wait, 0);
-}
-
-void MemberRecords::came_to_nothing(const std::string& member, TimePoint now, Duration wait) {
-  doubt(member, now, wait, kDoublingsToOne);
-}
-
-void MemberRecords::doubt(const std::string& member, TimePoint now, Duration wait,
-                          unsigned doublings) {
-  const Duration shortest = wait / (1U << kDoublingsToOne);
-  Word& word = words_[member];
-  const bool is_forgotten = now >= word.doubted_until + shortest * (1U << kDoublingsMax);
-  word.doublings = is_forgotten ? doublings : std::max(word.doublings, doublings);
-  word.doubted_until = now + shortest * (1U << word.doublings);
-  word.doublings = std::min(word.doublings + 1, kDoublingsMax);
-}
-
-bool MemberRecords::is_doubted(const std::string& member, TimePoint now) const {
-  const auto word = words_.find(member);
-  return word != words_.end() && now < word->second.doubted_until;
 }
 
 }  // namespace starling::collective

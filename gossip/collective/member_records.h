@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is remembered of members from one exchange to the next: for how long others waited for them
-// in vain, and what came of what they said. Members are known by their names, since in groups they
+// in vain, and who gave no list or mean. Members are known by their names, since in groups they
 // have another place in each exchange.
 #pragma once
 
@@ -55,15 +55,6 @@ class MemberRecords {
   // Who has used up its budget by complaints with several others, or with `self`.
   std::set<std::string> over_complaints(const std::string& self, TimePoint now) const;
 
-  // A member said that it is further, few others did, and an exchange was given up for a model.
-  // The model does not show whether that was true: whoever copies it goes on from that exchange. So
-  // this member's word is doubted for a part of `wait`, and for twice as long each time, up to 64
-  // times `wait`. It is trusted again after as long without another such copy.
-  void led_on(const std::string& member, TimePoint now, Duration wait);
-  // Nor did a model come: doubted for `wait` at least.
-  void came_to_nothing(const std::string& member, TimePoint now, Duration wait);
-  bool is_doubted(const std::string& member, TimePoint now) const;
-
   // Whether a member gave the last mean that it was asked for: others are asked first.
   void gave(const std::string& member) { no_donors_.erase(member); }
   void gave_nothing(const std::string& member) { no_donors_.insert(member); }
@@ -79,14 +70,6 @@ class MemberRecords {
   bool is_line_due(const std::string& topic, TimePoint now) { return lines_[topic].is_due(now); }
 
  private:
-  // For a sixteenth of `wait`, doubled so often at least.
-  void doubt(const std::string& member, TimePoint now, Duration wait, unsigned doublings);
-
-  struct Word {
-    unsigned doublings = 0;
-    TimePoint doubted_until{};
-  };
-
   using Pair = std::pair<std::string, std::string>;  // by, of
   using Budgets = std::map<Pair, gossip::WaitBudget>;
   struct Complaints {
@@ -112,7 +95,6 @@ class MemberRecords {
   std::map<Pair, Turn> turns_;  // of each pair, the member left out last
   std::set<std::string> no_donors_;
   std::set<std::string> no_gatherers_;
-  std::map<std::string, Word> words_;
   std::map<std::string, SeldomLine> lines_;
 };
 

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 namespace starling::collective {
 namespace {
 
@@ -18,7 +16,7 @@ using protocol::Member;
 class Claims : public ::testing::Test {
  protected:
   AheadClaims in_step(std::size_t members) {
-    AheadClaims claims(members, 0);
+    AheadClaims claims(members, 0, 0, 3s);
     for (Exchange exchange = 0; exchange < 10; ++exchange, now_ += 1s) {
       claims.pace().ended(exchange, now_);
     }
@@ -27,24 +25,31 @@ class Claims : public ::testing::Test {
   static void tell(AheadClaims& claims, Member from, Exchange exchange) {
     claims.hear(from, {{.backed = exchange, .exchange = exchange}, {from}, from});
   }
+  // For 3 s: where no other can be heard its claim was followed, and no model came.
+  void doubt(AheadClaims& claims, Member member) {
+    tell(claims, member, 11);
+    EXPECT_TRUE(claims.follow(kOurs, 1, now_));
+    claims.begin(kOurs, now_);
+    EXPECT_EQ(believed(claims, 1), 0U) << "nobody is, until an exchange begins";
+    claims.begin(kOurs, now_);
+  }
   // The exchange that is believed; 0: none.
   Exchange believed(AheadClaims& claims, std::size_t others) {
-    const auto is_doubted = [this](Member member) { return doubted_.contains(member); };
-    const auto said = claims.believed(others, is_doubted, now_, 3s);
+    const auto said = claims.believed(others, now_);
     if (!said) return 0;
     witnesses_ = said->witnesses;
     return said->further.next.exchange;
   }
 
   static constexpr Exchange kFar = 100'000;
+  static constexpr protocol::Progress kOurs{.backed = 10, .exchange = 10};
   TimePoint now_{100s};
-  std::set<Member> doubted_;
   std::vector<Member> witnesses_;
 };
 
 TEST_F(Claims, MoreThanHalfAreBelievedWithoutABoundAndNobodyIsAWitness) {
   AheadClaims claims = in_step(5);
-  doubted_ = {1, 2, 3};
+  for (const Member member : {1U, 2U, 3U}) doubt(claims, member);
   for (const Member from : {1U, 2U}) tell(claims, from, kFar);
   EXPECT_EQ(believed(claims, 4), 0U);
   tell(claims, 3, kFar + 1);
@@ -56,7 +61,7 @@ TEST_F(Claims, MoreThanHalfAreBelievedWithoutABoundAndNobodyIsAWitness) {
 // Those that are behind may be in step with each other: no time explains the others' lead.
 TEST_F(Claims, HalfAreBelievedOnceInAWait) {
   AheadClaims claims = in_step(4);
-  doubted_ = {1};
+  doubt(claims, 1);
   for (const Member from : {1U, 2U}) tell(claims, from, kFar);
   EXPECT_EQ(believed(claims, 3), kFar);
   now_ += 2999ms;
@@ -70,19 +75,44 @@ TEST_F(Claims, HalfAreBelievedOnceInAWait) {
 
 TEST_F(Claims, ADoubtedMemberIsNoWitnessUnlessItIsTheOnlyOne) {
   AheadClaims claims = in_step(5);
+  AheadClaims doubting = claims;
   for (const Member from : {1U, 2U}) tell(claims, from, 14);
   EXPECT_EQ(believed(claims, 4), 14U);
   EXPECT_THAT(witnesses_, ::testing::UnorderedElementsAre(1, 2));
-  doubted_ = {2};
-  EXPECT_EQ(believed(claims, 4), 0U) << "one says it, of the four that can be heard";
+  for (int i = 0; i < 2; ++i) doubt(doubting, 2);  // now for 6 s
+  AheadClaims alone = doubting;
+  for (const Member from : {1U, 2U}) tell(doubting, from, 14);
+  EXPECT_EQ(believed(doubting, 4), 0U) << "one says it, of the four that can be heard";
   now_ += 5s;
-  EXPECT_EQ(believed(claims, 4), 14U) << "as far as it makes up for time";
+  EXPECT_EQ(believed(doubting, 4), 14U) << "as far as it makes up for time";
   EXPECT_THAT(witnesses_, ::testing::ElementsAre(1));
-  AheadClaims alone = in_step(5);
   tell(alone, 2, 14);
-  now_ += 5s;
   EXPECT_EQ(believed(alone, 2), 0U);
   EXPECT_EQ(believed(alone, 1), 14U);
+}
+
+// The model does not show whether the claim was true.
+TEST_F(Claims, WhoseModelCameIsDoubtedForAShorterTime) {
+  AheadClaims claims = in_step(5);
+  for (const Member from : {1U, 2U}) tell(claims, from, 14);
+  ASSERT_TRUE(claims.follow(kOurs, 4, now_));
+  claims.copied(now_);
+  claims.begin(kOurs, now_);
+  EXPECT_EQ(believed(claims, 4), 0U);
+  now_ += 188ms;
+  EXPECT_EQ(believed(claims, 4), 14U);
+  EXPECT_FALSE(claims.follow({.backed = 14, .exchange = 14}, 4, now_)) << "we are there";
+}
+
+TEST_F(Claims, TheOthersAreAskedOnceForAClaim) {
+  AheadClaims claims = in_step(5);
+  tell(claims, 1, kFar);
+  EXPECT_THAT(claims.asks(now_), ::testing::ElementsAre(2, 3, 4));
+  EXPECT_THAT(claims.asks(now_), ::testing::IsEmpty());
+  EXPECT_EQ(claims.looks_at(), now_ + 3s);
+  tell(claims, 2, kFar);
+  EXPECT_THAT(claims.asks(now_ + 2999ms), ::testing::IsEmpty());
+  EXPECT_THAT(claims.asks(now_ + 3s), ::testing::ElementsAre(3, 4));
 }
 
 }  // namespace

@@ -125,32 +125,5 @@ TEST_F(Records, WhoGaveNoMeanIsAskedLastUntilItGivesOne) {
   EXPECT_TRUE(records_.gives("a"));
 }
 
-TEST_F(Records, AWordThatLedUsOnIsDoubtedTwiceAsLongEachTime) {
-  for (int i = 0; i <= 10; ++i) {
-    const Duration doubted = 1s * (1 << i);
-    records_.led_on("l", now_, 16s);
-    EXPECT_TRUE(records_.is_doubted("l", now_ + doubted - 1ms));
-    EXPECT_FALSE(records_.is_doubted("l", now_ + doubted));
-    now_ += doubted;
-  }
-  now_ += 1023s;
-  records_.led_on("l", now_, 16s);
-  EXPECT_TRUE(records_.is_doubted("l", now_ + 1023s)) << "it is not forgotten, nor doubted longer";
-  EXPECT_FALSE(records_.is_doubted("l", now_ + 1024s));
-  now_ += 2048s;
-  records_.led_on("l", now_, 16s);
-  EXPECT_FALSE(records_.is_doubted("l", now_ + 1s));
-  EXPECT_FALSE(records_.is_doubted("a", now_));
-}
-
-TEST_F(Records, AWordThatCameToNothingIsDoubtedAsLongAsOneWaits) {
-  records_.led_on("l", now_, 16s);
-  records_.came_to_nothing("l", now_, 16s);
-  EXPECT_TRUE(records_.is_doubted("l", now_ + 15s));
-  EXPECT_FALSE(records_.is_doubted("l", now_ + 16s));
-  records_.came_to_nothing("l", now_, 16s);
-  EXPECT_TRUE(records_.is_doubted("l", now_ + 31s));
-}
-
 }  // namespace
 }  // namespace starling::collective
