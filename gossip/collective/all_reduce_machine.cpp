@@ -109,33 +109,45 @@ void AllReduceMachine::handle(Begin& begin) {
   for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
     if (liveness_.silent_since(m)) send(m, begin.at, 0, reduce::AskProgress{});
   }
+  if (!look_for_told()) take_part_in(first_attempt());
+}
+
+// For the means of commits that came before we began. Returns whether one is our own, so that the
+// exchange has ended.
+bool AllReduceMachine::look_for_told() {
+  const Progress at = current_->at;
   const auto committed = std::exchange(committed_, {});
   auto told = std::exchange(told_, {});
-  if (committed && committed->at == begin.at) {
+  if (committed && committed->at == at) {
     if (gathered_) arrivals_.learn(now_ - gathered_->from);
     look_for(*committed, owner(committed->attempt));
-    if (settled_ == begin.at) return;
+    if (settled_ == at) return true;
   }
   for (auto& [teller, commit] : told) {
-    if (commit.at != begin.at) continue;
+    if (commit.at != at) continue;
     current_->tellers.try_emplace(teller, commit.sha256);
     if (!current_->search) look_for(std::move(commit), teller);
   }
+  return false;
+}
+
+Attempt AllReduceMachine::first_attempt() {
+  const Progress at = current_->at;
   const bool is_no_use = gatherer_ != self_ && !may_gather(gatherer_);
   const auto asked = std::exchange(asked_for_, {});
-  if (asked && asked->at == begin.at && !history_.is_barred(owner(asked->attempt))) {
-    const bool is_gathered = history_.was_sent(begin.at, asked->attempt) ||
-                             (gather_ && gather_->attempt() >= asked->attempt);
+  if (asked && asked->at == at && !history_.is_barred(owner(asked->attempt))) {
+    const bool is_gathered =
+        history_.was_sent(at, asked->attempt) || (gather_ && gather_->attempt() >= asked->attempt);
     // Our gatherer would wait for us: it knows of another attempt, or we go there after this one.
     const bool may_go = is_no_use || gatherer_ == self_ || asked->by == gatherer_;
-    if (!is_gathered && may_go) return take_part_in(asked->attempt);
+    if (!is_gathered && may_go) return asked->attempt;
     if (!is_gathered) current_->bounds.put_off(asked->attempt);
   }
   // Somebody registered here already: the others are asked to come.
-  if (gather_) return take_part_in(gather_->attempt());
+  if (gather_) return gather_->attempt();
   // Past that of a gatherer that is of no use: the other one may take part in it.
   const Attempt first = next_attempt(gatherer_);
-  take_part_in(is_no_use ? attempt_after(first, gatherer_after(gatherer_)) : first);
+  return is_no_use ? attempt_after(first, gatherer_after(gatherer_)) : first;
 }
 
 void AllReduceMachine::handle(LinkUp& event) {
@@ -248,6 +260,12 @@ bool AllReduceMachine::are_members(const Members& members) const {
 void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::What what) {
   actions_.emplace_back(
       SendNote{to, {.epoch = epoch_, .at = at, .attempt = attempt, .what = std::move(what)}});
+}
+
+void AllReduceMachine::send_to_others(Progress at, Attempt attempt, const reduce::What& what) {
+  for (Member m = 0; m < names_.size(); ++m) {
+    if (m != self_) send(m, at, attempt, what);
+  }
 }
 
 // Where a liar could cause this line in each exchange.

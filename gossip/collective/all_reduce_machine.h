@@ -97,6 +97,8 @@ class AllReduceMachine final : public Reducer {
   void handle(PieceReceived&);
   void handle(Tick&);
   void hear(Member from, Progress at, Attempt attempt, reduce::What what);
+  bool look_for_told();
+  Attempt first_attempt();
 
   // A member's side (all_reduce_member.cpp).
   void receive(Member from, Progress at, Attempt attempt, reduce::List& list);
@@ -111,9 +113,8 @@ class AllReduceMachine final : public Reducer {
   std::optional<TimePoint> leaves_gatherer_at() const;
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
+  // Again: a link or a question is no sign that the gatherer gets on, and the wait goes on.
   void report();
-  void call_in();
-  void report_again();
   Registration registration() const;
   bool is_awaited(Member from, Progress at, Attempt attempt, const Members& members) const;
   void begin_attempt(Attempt attempt, bool weak, const Members& members);
@@ -220,6 +221,7 @@ class AllReduceMachine final : public Reducer {
   bool is_plausible(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
   void send(Member to, Progress at, Attempt attempt, reduce::What what);
+  void send_to_others(Progress at, Attempt attempt, const reduce::What& what);
   void say(LogLevel level, std::string line);
   void say_seldom(LogLevel level, const std::string& topic, std::string line);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "gossip/collective/all_reduce_machine.h"
@@ -19,6 +18,7 @@ constexpr int kListWaits = 2;
 
 void AllReduceMachine::take_part_in(Attempt attempt) {
   promise(attempt);
+  current_->wait(now_);
   report();
 }
 
@@ -82,7 +82,6 @@ void AllReduceMachine::promise(Attempt attempt) {
 
 void AllReduceMachine::report() {
   Participation& c = *current_;
-  c.wait(now_);
   Registration own = registration();
   const Member to = c.gatherer();
   if (to == self_) {
@@ -92,28 +91,14 @@ void AllReduceMachine::report() {
     const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
     if (gather.asked_at() || gather.list() != nullptr) return;
     if (!is_first || is_minority) return ask_all();
-    if (std::exchange(c.was_away, false)) return call_in();
+    // The time that members have to register stays as it is, since they may train.
+    if (std::exchange(c.was_away, false)) return send_to_others(c.at, c.promised, reduce::Ask{});
     // A member that we do not hear may be gathering the others.
     if (options_.any_mean && !liveness_.lost(now_).empty()) ask_where_others_are();
     return;
   }
   if (own.held) own.lost.clear();
   send(to, c.at, c.promised, std::move(own));
-}
-
-// A question alone: the time that members have to register stays as it is, since they may train.
-void AllReduceMachine::call_in() {
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send(m, current_->at, current_->promised, reduce::Ask{});
-  }
-}
-
-// A link or a question alone is no sign that the gatherer gets on.
-void AllReduceMachine::report_again() {
-  Participation& c = *current_;
-  const auto wait = std::pair(c.waits_since, c.has_resumed);
-  report();
-  std::tie(c.waits_since, c.has_resumed) = wait;
 }
 
 Registration AllReduceMachine::registration() const {
@@ -288,9 +273,7 @@ void AllReduceMachine::probe_others() {
 
 // Who ends the exchange, or has ended it, answers with the commit.
 void AllReduceMachine::ask_where_others_are() {
-  for (Member m = 0; m < names_.size(); ++m) {
-    if (m != self_) send(m, current_->at, 0, reduce::AskProgress{});
-  }
+  send_to_others(current_->at, 0, reduce::AskProgress{});
 }
 
 // Members that were never met are left out: they may be starting.
@@ -308,7 +291,7 @@ void AllReduceMachine::find_silent() {
   if (!found) return;
   const auto member = c.waiting_for();
   if (member && liveness_.silent_since(*member)) return stop_waiting();
-  if (c.promised != 0 && c.waits_for_list()) report_again();
+  if (c.promised != 0 && c.waits_for_list()) report();
 }
 
 // Of an attempt that is left, if this member was done.
@@ -361,7 +344,7 @@ void AllReduceMachine::resend(Member to) {
       if (c.held.attempt == c.promised) {
         send_done();
       } else {
-        report_again();
+        report();
       }
     }
     for (const SendPiece& piece : c.sent) {
@@ -385,8 +368,8 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt, reduce
     if (attempt < current_->promised) {
       return send(from, at, current_->promised, reduce::Ask{});
     }
-    if (attempt == current_->promised) {  // no sign that the gatherer gets on
-      if (current_->joined < attempt) report_again();
+    if (attempt == current_->promised) {
+      if (current_->joined < attempt) report();
       return;
     }
     const bool has_left = is_awaited_here(from);
