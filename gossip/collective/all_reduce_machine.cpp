@@ -112,44 +112,6 @@ void AllReduceMachine::handle(Begin& begin) {
   if (!look_for_told()) take_part_in(first_attempt());
 }
 
-// For the means of commits that came before we began. Returns whether one is our own, so that the
-// exchange has ended.
-bool AllReduceMachine::look_for_told() {
-  const Progress at = current_->at;
-  const auto committed = std::exchange(committed_, {});
-  auto told = std::exchange(told_, {});
-  if (committed && committed->at == at) {
-    if (gathered_) arrivals_.learn(now_ - gathered_->from);
-    look_for(*committed, owner(committed->attempt));
-    if (settled_ == at) return true;
-  }
-  for (auto& [teller, commit] : told) {
-    if (commit.at != at) continue;
-    current_->tellers.try_emplace(teller, commit.sha256);
-    if (!current_->search) look_for(std::move(commit), teller);
-  }
-  return false;
-}
-
-Attempt AllReduceMachine::first_attempt() {
-  const Progress at = current_->at;
-  const bool is_no_use = gatherer_ != self_ && !may_gather(gatherer_);
-  const auto asked = std::exchange(asked_for_, {});
-  if (asked && asked->at == at && !history_.is_barred(owner(asked->attempt))) {
-    const bool is_gathered =
-        history_.was_sent(at, asked->attempt) || (gather_ && gather_->attempt() >= asked->attempt);
-    // Our gatherer would wait for us: it knows of another attempt, or we go there after this one.
-    const bool may_go = is_no_use || gatherer_ == self_ || asked->by == gatherer_;
-    if (!is_gathered && may_go) return asked->attempt;
-    if (!is_gathered) current_->bounds.put_off(asked->attempt);
-  }
-  // Somebody registered here already: the others are asked to come.
-  if (gather_) return gather_->attempt();
-  // Past that of a gatherer that is of no use: the other one may take part in it.
-  const Attempt first = next_attempt(gatherer_);
-  return is_no_use ? attempt_after(first, gatherer_after(gatherer_)) : first;
-}
-
 void AllReduceMachine::handle(LinkUp& event) {
   if (event.member >= names_.size() || event.member == self_) return;
   const bool is_first = !liveness_.is_met(event.member);
@@ -214,42 +176,6 @@ void AllReduceMachine::handle(Tick&) {
   if (leaves && now_ >= *leaves) take_part_in(current_->bounds.later());
   const auto source_gives_up = source_gives_up_at();
   if (source_gives_up && now_ >= *source_gives_up) give_up_donor();
-}
-
-// --- small things --------------------------------------------------------------------------------
-
-Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
-  const auto n = static_cast<Attempt>(names_.size());
-  const Attempt first = gatherer + 1;
-  return former < first ? first : first + (former - first + n) / n * n;
-}
-
-// The first one of this gatherer that leaves behind all that we take part in or gathered.
-Attempt AllReduceMachine::next_attempt(Member gatherer) const {
-  const Attempt promised = current_ ? current_->promised : 0;
-  return attempt_after(std::max(promised, history_.last_attempt(open())), gatherer);
-}
-
-// As far as is known here.
-bool AllReduceMachine::may_gather(Member member) const {
-  return !history_.is_barred(member) && !liveness_.is_lost(member, now_) &&
-         records_->lists(names_[member]);
-}
-
-// Members of the last mean come first.
-Member AllReduceMachine::gatherer_after(Member former) const {
-  for (const bool was_there : {true, false}) {
-    for (std::size_t i = 1; i <= names_.size(); ++i) {
-      const auto m = static_cast<Member>((former + i) % names_.size());
-      if (m != former && expected_.contains(m) == was_there && may_gather(m)) return m;
-    }
-  }
-  return self_;
-}
-
-bool AllReduceMachine::is_plausible(Member from, Attempt attempt) {
-  if (!current_) return AttemptBounds(names_.size()).is_plausible(from, attempt, 0);
-  return current_->bounds.is_plausible(from, attempt, current_->promised);
 }
 
 bool AllReduceMachine::are_members(const Members& members) const {

@@ -97,15 +97,14 @@ class AllReduceMachine final : public Reducer {
   void handle(PieceReceived&);
   void handle(Tick&);
   void hear(Member from, Progress at, Attempt attempt, reduce::What what);
-  bool look_for_told();
-  Attempt first_attempt();
 
-  // A member's side (all_reduce_member.cpp).
-  void receive(Member from, Progress at, Attempt attempt, reduce::List& list);
-  void receive(Member from, Progress at, Attempt attempt, reduce::Standing& standing);
-  void receive(Member from, Progress at, Attempt attempt, reduce::Ask&);
-  void receive(Member from, Progress at, Attempt, reduce::AskProgress&);
-  void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
+  // Which attempt a member takes part in (all_reduce_attempt.cpp).
+  Attempt first_attempt();
+  Attempt attempt_after(Attempt former, Member gatherer) const;
+  Attempt next_attempt(Member gatherer) const;
+  bool may_gather(Member member) const;
+  Member gatherer_after(Member former) const;
+  bool is_plausible(Member from, Attempt attempt);
   void take_part_in(Attempt attempt);
   void follow(Member asker, Attempt attempt);
   bool may_leave_for(Member asker, Attempt attempt) const;
@@ -113,11 +112,16 @@ class AllReduceMachine final : public Reducer {
   std::optional<TimePoint> leaves_gatherer_at() const;
   void try_again_with(Member gatherer);
   void promise(Attempt attempt);
-  // Again: a link or a question is no sign that the gatherer gets on, and the wait goes on.
   void report();
   Registration registration() const;
+  void receive(Member from, Progress at, Attempt attempt, reduce::Ask&);
+  void receive(Member from, Progress at, Attempt, reduce::AskProgress&);
+
+  // A member's side of an attempt (all_reduce_member.cpp).
   bool is_awaited(Member from, Progress at, Attempt attempt, const Members& members) const;
   void begin_attempt(Attempt attempt, bool weak, const Members& members);
+  void receive(Member from, Progress at, Attempt attempt, reduce::List& list);
+  void receive(Member from, Progress at, Attempt attempt, reduce::Standing& standing);
   void join(Members members);
   Reduction::Taken reduce(Member from, std::uint64_t place, const Floats& piece);
   void refuse_numbers(Member from);
@@ -125,12 +129,15 @@ class AllReduceMachine final : public Reducer {
   void after_progress();
   void accept(Participation::Mean mean);
   void send_done();
-  void say_end_is_missing();
-  void stop_waiting();
+
+  // Waiting (all_reduce_waiting.cpp).
   Patience patience() const;
+  void receive(Member from, Progress at, Attempt attempt, reduce::Wait&);
   void probe_others();
   void ask_where_others_are();
   void find_silent();
+  void say_end_is_missing();
+  void stop_waiting();
   void resend(Member to);
 
   // The mean of others (all_reduce_mean.cpp).
@@ -145,6 +152,7 @@ class AllReduceMachine final : public Reducer {
   void give_up_donor();
   void try_next_source();
   std::optional<TimePoint> source_gives_up_at() const;
+  bool look_for_told();
   void receive(Member from, Progress at, Attempt attempt, reduce::NotYet&);
   void receive(Member from, Progress at, Attempt attempt, reduce::Want& want);
 
@@ -213,12 +221,7 @@ class AllReduceMachine final : public Reducer {
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
   Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
-  Attempt attempt_after(Attempt former, Member gatherer) const;
-  Attempt next_attempt(Member gatherer) const;
-  bool may_gather(Member member) const;
-  Member gatherer_after(Member former) const;
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
-  bool is_plausible(Member from, Attempt attempt);
   bool are_members(const Members& members) const;
   void send(Member to, Progress at, Attempt attempt, reduce::What what);
   void send_to_others(Progress at, Attempt attempt, const reduce::What& what);

@@ -132,6 +132,25 @@ void AllReduceMachine::look_for(Commit commit, Member teller) {
   }
 }
 
+// For the means of commits that came before we began. Returns whether one is our own, so that the
+// exchange has ended.
+bool AllReduceMachine::look_for_told() {
+  const Progress at = current_->at;
+  const auto committed = std::exchange(committed_, {});
+  auto told = std::exchange(told_, {});
+  if (committed && committed->at == at) {
+    if (gathered_) arrivals_.learn(now_ - gathered_->from);
+    look_for(*committed, owner(committed->attempt));
+    if (settled_ == at) return true;
+  }
+  for (auto& [teller, commit] : told) {
+    if (commit.at != at) continue;
+    current_->tellers.try_emplace(teller, commit.sha256);
+    if (!current_->search) look_for(std::move(commit), teller);
+  }
+  return false;
+}
+
 void AllReduceMachine::ask_source() {
   const Commit& commit = current_->search->commit();
   send(current_->search->asked(), commit.at, commit.attempt, reduce::Want{commit.sha256});

@@ -8,24 +8,9 @@
 namespace starling::collective {
 namespace {
 
-// A minority that got no model tries again after so many times the longest silence of a gatherer.
-constexpr int kReturnWaits = 4;
-// How long a member that says that it is further is waited for; halved each time that we did not
-// follow it.
-constexpr Duration kFollows = std::chrono::milliseconds(200);
-constexpr unsigned kHalvedMax = 16;
 // Each member keeps records of its own, and any of them may gather next: their budgets add up.
 constexpr Duration kBudget = std::chrono::seconds(10);
 constexpr std::size_t kObserversMax = 16;  // that count: nobody is barred for hours
-
-std::optional<Member> place_of(const std::vector<Member>& members, Member member) {
-  const auto at = std::ranges::lower_bound(members, member);
-  if (at == members.end() || *at != member) return std::nullopt;
-  return static_cast<Member>(at - members.begin());
-}
-
-// An exchange, to its own machine: what else a Progress says is between the groups' members.
-Progress of_machine(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
 
 // It names the exchange of the question, wherever its sender is.
 bool is_answer(const Note& note) {
@@ -95,7 +80,7 @@ Duration GroupReduceMachine::piece_wait() const {
 
 bool GroupReduceMachine::takes_part(Member member, Progress at) const {
   const Group* const group = find(at.exchange);
-  return group != nullptr && place_of(group->members, member);
+  return group != nullptr && group->place_of(member);
 }
 
 std::size_t GroupReduceMachine::members() const {
@@ -131,7 +116,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
     if (is_outranked_by(*up.at)) outranked_by_ = {up.member, *up.at};
   }
   for (auto& [exchange, group] : groups_) {
-    const auto place = place_of(group.members, up.member);
+    const auto place = group.place_of(up.member);
     if (place) perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
   }
   // However far it has come: two that copied each other's model would both wait.
@@ -150,7 +135,7 @@ void GroupReduceMachine::handle(LinkDown& down) {
   reach(down.member, false);
   claims_.forget(down.member);
   for (auto& [exchange, group] : groups_) {
-    const auto place = place_of(group.members, down.member);
+    const auto place = group.place_of(down.member);
     if (place) perform(exchange, group.machine.on(LinkDown{*place}, now_));
   }
 }
@@ -161,7 +146,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   if (note.at.backed > note.at.exchange) return;
   const bool is_near = note.at.exchange + kNear >= at_.exchange;
   if (is_near && !is_answer(note)) peers_[came.from].missed = 0;
-  if (one_gives_way(came.from, note)) return;
+  if (!is_answer(note) && one_gives_way(came.from, note.at, wants_an_answer(note))) return;
   const Exchange exchange = note.at.exchange;
   if (is_answer(note) && find(exchange) == nullptr) return;
   hear_that_it_runs(came.from, exchange);
@@ -179,7 +164,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
     if (wants_an_answer(note)) tell_where_we_are(came.from);
     return;
   }
-  const auto place = place_of(open(exchange).members, came.from);
+  const auto place = open(exchange).place_of(came.from);
   if (!place) {  // asks all members
     if (wants_an_answer(note) && exchange < at_.exchange) tell_where_we_are(came.from);
     return;
@@ -191,7 +176,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
 void GroupReduceMachine::handle(PieceReceived& came) {
   const Exchange exchange = came.at.exchange;
   const Group* const group = find(exchange);
-  const auto place = group != nullptr ? place_of(group->members, came.from) : std::nullopt;
+  const auto place = group != nullptr ? group->place_of(came.from) : std::nullopt;
   if (!place || came.epoch != epoch_) return;
   came.from = *place;
   came.at = of_machine(exchange);
@@ -209,90 +194,10 @@ void GroupReduceMachine::handle(Tick&) {
 
 // --- exchanges -----------------------------------------------------------------------------------
 
-bool GroupReduceMachine::has_met_all() const {
-  for (Member member = 0; member < peers_.size(); ++member) {
-    if (member != self_ && !peers_[member].met && !peers_[member].is_missing()) return false;
-  }
-  return true;
-}
-
-// Two members must say that the network runs already, or one where only the lesser part of the
-// members would be left behind.
-void GroupReduceMachine::hear_that_it_runs(Member from, Exchange exchange) {
-  if (!is_starting_ || exchange <= at_.exchange) return;
-  running_.insert(from);
-  const auto met = static_cast<std::size_t>(std::ranges::count_if(peers_, &Peer::met));
-  if (running_.size() >= 2 || 2 * (met + 1) > peers_.size()) is_starting_ = false;
-}
-
-void GroupReduceMachine::begin_now() {
-  const Begin begin = *std::exchange(held_, std::nullopt);
-  const Exchange exchange = begin.at.exchange;
-  is_starting_ = false;
-  for (Member member = 0; member < peers_.size(); ++member) {
-    if (!peers_[member].met && is_down(peers_[member])) reach(member, false);
-  }
-  const bool took_model_of_quorum = is_minority() && begin.at.backed > at_.backed;
-  if (took_model_of_quorum) is_alone_ = false;
-  if (took_model_of_quorum && quorum_.held()) {
-    quorum_.rejoin({}, now_);
-    for (Peer& peer : peers_) peer.missed = 0;  // we have come to them
-  }
-  const Exchange former = std::exchange(at_, begin.at).exchange;
-  forget_groups(former);
-  claims_.begin(at_, now_);
-  if (std::exchange(copied_, false)) {
-    claims_.pace().took(exchange, now_);
-    away_until_ = exchange + kAhead;
-    tell_put_off();
-    // A mean that was held apart is of no exchange of a quorum, also of one with the same number.
-    if (exchange == former && find(exchange) != nullptr) groups_.at(exchange).machine.forget_mean();
-  }
-  busy_ = true;
-  if (!is_minority()) outranked_by_.reset();
-  if (outranked_by_) return copy_model_of_quorum();
-  // Before the exchange begins, since one in which nobody is waited for ends at once.
-  look_ahead();
-  if (!busy_) return;
-  // It may be there already, as things were then.
-  Group& group = open(exchange);
-  const Group* const ended = ended_last_ ? find(*ended_last_) : nullptr;
-  if (ended != nullptr) group.machine.learn_from(ended->machine);
-  for (Member place = 0; place < group.members.size(); ++place) {
-    if (peers_[group.members[place]].is_missing()) pass_over(exchange, place, now_);
-  }
-  give(exchange, Begin{.at = of_machine(exchange),
-                       .input = begin.input,
-                       .distance_max = begin.distance_max,
-                       .was_away = exchange < away_until_});
-  for (Member place = 0; busy_ && place < group.members.size(); ++place) {
-    if (claims_.has(group.members[place])) pass_over_further(place);
-  }
-}
-
-// All that are not around the exchange that is about to begin, and those that were passed over for
-// the model of others: their members hear that we do not come, and so does who asks later. Whoever
-// goes back, to the model of a quorum, knows nothing of what follows there.
-void GroupReduceMachine::forget_groups(Exchange former) {
-  const bool goes_back = at_.exchange < former;
-  std::erase_if(groups_, [&](const auto& entry) {
-    const auto& [of, group] = entry;
-    if (goes_back && of >= at_.exchange) return true;
-    if (of < at_.exchange && !group.machine.has_ended()) {
-      for (const Member member : group.members) {
-        if (member != self_) tell_where_we_are(member);
-      }
-      return true;
-    }
-    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + kAhead;
-  });
-}
-
-// Who waits for us in an exchange that the copied model has passed.
-void GroupReduceMachine::tell_put_off() {
-  for (const auto& [member, exchange] : std::exchange(put_off_, {})) {
-    if (exchange < at_.exchange) tell_where_we_are(member);
-  }
+std::optional<Member> GroupReduceMachine::Group::place_of(Member member) const {
+  const auto at = std::ranges::lower_bound(members, member);
+  if (at == members.end() || *at != member) return std::nullopt;
+  return static_cast<Member>(at - members.begin());
 }
 
 GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
@@ -300,17 +205,18 @@ GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   std::vector<Member> members = draw_.group_of(self_, exchange);
   std::vector<std::string> names;
   std::set<Member> absent;
+  Member own = 0;
   for (Member place = 0; place < members.size(); ++place) {
     const Peer& peer = peers_[members[place]];
     names.push_back(names_[members[place]]);
+    if (members[place] == self_) own = place;
     // A broken link is replaced soon, as at the start, where two may have been made.
     const bool is_gone = is_down(peer) && now_ >= *peer.down_since + MemberLiveness::kRelink;
     if (peer.is_missing() || is_gone) absent.insert(place);
   }
   AllReduceOptions options = options_.exchange;
   options.any_mean = true;
-  AllReduceMachine machine(options, epoch_, *place_of(members, self_), std::move(names),
-                           of_machine(exchange), absent);
+  AllReduceMachine machine(options, epoch_, own, std::move(names), of_machine(exchange), absent);
   machine.share(records_);
   if (const Group* const former = ended_last_ ? find(*ended_last_) : nullptr) {
     machine.learn_from(former->machine);
@@ -402,94 +308,6 @@ void GroupReduceMachine::remember_silent(const Group& group) {
   for (Member place = 0; place < group.members.size(); ++place) {
     if (group.machine.is_silent(place)) peers_[group.members[place]].missed = kMissedMax;
   }
-}
-
-// --- who is elsewhere ----------------------------------------------------------------------------
-
-// That member does not come to our exchange any more; whether it is to be followed is another
-// question.
-void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
-  if (theirs.exchange <= at_.exchange) return;
-  if (const auto place = place_of(open(at_.exchange).members, from)) {
-    pass_over_further(*place);
-  }
-  if (theirs.exchange <= at_.exchange + kKept) return;
-  claims_.hear(from, {theirs, {from}, from});
-  look_ahead();
-}
-
-// Others may say the same, and then we follow. Else each exchange would end at once without those
-// that we are about to follow; or a liar would hold up each one.
-void GroupReduceMachine::pass_over_further(Member place) {
-  const Group& group = groups_.at(at_.exchange);
-  const unsigned halved = std::min(peers_[group.members[place]].not_followed, kHalvedMax);
-  pass_over(at_.exchange, place, now_ + kFollows / (1U << halved));
-}
-
-void GroupReduceMachine::look_ahead() {
-  if (!busy_) return;
-  auto further = claims_.follow(at_, heard_others(), now_);
-  if (further) return catch_up(std::move(*further));
-  for (const Member m : claims_.asks(now_)) send(m, at_.exchange, 0, reduce::AskProgress{});
-}
-
-// Of all who are as far, whichever group they are in.
-void GroupReduceMachine::catch_up(AheadClaims::Further further) {
-  further.donors = claims_.tellers(further.next);
-  if (!std::exchange(is_left_out_, true)) {
-    actions_.emplace_back(
-        Say{LogLevel::kWarning, claims_.left_behind(further, at_.exchange, names_)});
-  }
-  leave_exchange();
-  actions_.emplace_back(CatchUp{further.next, std::move(further.donors)});
-}
-
-// For a model of others.
-void GroupReduceMachine::leave_exchange() {
-  busy_ = false;
-  const auto found = groups_.find(at_.exchange);
-  if (found == groups_.end() || !found->second.machine.busy()) return;
-  found->second.machine.set_aside(now_);
-  remember_silent(found->second);
-}
-
-std::size_t GroupReduceMachine::heard_others() const {
-  const auto heard = std::ranges::count_if(
-      peers_, [](const Peer& peer) { return !peer.is_missing() && !peer.down_since; });
-  return static_cast<std::size_t>(heard) - 1;  // without ourselves
-}
-
-// What a minority learned apart is not mixed with the models of a quorum.
-bool GroupReduceMachine::one_gives_way(Member from, const Note& note) {
-  const Progress theirs = note.at;
-  if (is_answer(note)) return false;
-  if (gives_way(theirs)) {
-    if (wants_an_answer(note)) tell_where_we_are(from);
-    return true;
-  }
-  if (!is_outranked_by(theirs)) return false;
-  outranked_by_ = {from, theirs};
-  if (busy_) copy_model_of_quorum();
-  return true;
-}
-
-// Whether they are a minority while we have a quorum, and are no further. They may be: members that
-// were all started again have a quorum, and are behind where this minority last had one.
-bool GroupReduceMachine::gives_way(Progress theirs) const {
-  return theirs.backed < theirs.exchange && theirs.backed <= at_.backed && !is_minority();
-}
-
-bool GroupReduceMachine::is_outranked_by(Progress theirs) const {
-  return is_minority() && quorum_.held() && theirs.backed == theirs.exchange &&
-         theirs.backed > at_.backed && now_ >= returns_again_at_;
-}
-
-void GroupReduceMachine::copy_model_of_quorum() {
-  const auto [from, theirs] = *std::exchange(outranked_by_, std::nullopt);
-  returns_again_at_ = now_ + kReturnWaits * options_.exchange.answer;
-  leave_exchange();
-  // Other members may not belong to that quorum.
-  actions_.emplace_back(CatchUp{.next = theirs, .donors = {from}});
 }
 
 void GroupReduceMachine::reach(Member member, bool reachable) {

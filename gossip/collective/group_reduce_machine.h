@@ -61,8 +61,9 @@ class GroupReduceMachine final : public Reducer {
 
  private:
   struct Group {
-    std::vector<Member> members;  // by place
+    std::vector<Member> members;  // by place, ascending
     AllReduceMachine machine;
+    std::optional<Member> place_of(Member member) const;
   };
   struct Peer {
     bool met = false;
@@ -82,39 +83,47 @@ class GroupReduceMachine final : public Reducer {
   void handle(PieceReceived& came);
   void handle(Tick&);
 
-  void begin_now();
-  bool has_met_all() const;
   // Its link is. Who was never met may still be starting, whatever others say of the network.
   bool is_down(const Peer& peer) const {
     return peer.down_since && (peer.met || now_ >= starts_until_);
   }
-  void hear_that_it_runs(Member from, Exchange exchange);
+  // An exchange, to its own machine: what else a Progress says is between the groups' members.
+  static Progress of_machine(Exchange exchange) {
+    return {.backed = exchange, .exchange = exchange};
+  }
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
-  void forget_groups(Exchange former);
   void pass_over(Exchange exchange, Member place, TimePoint from);
-  void pass_over_further(Member place);
   void give(Exchange exchange, Event event);
   void perform(Exchange exchange, std::vector<Action> actions);
   void perform(const Group& group, Finished finished);
   void note_whether_alone(bool is_with_others);
   void remember_silent(const Group& group);
-  void tell_put_off();
-  void hear_of_further(Member from, Progress theirs);
-  void look_ahead();
-  void catch_up(AheadClaims::Further further);
-  void leave_exchange();
-  std::size_t heard_others() const;
-  bool one_gives_way(Member from, const Note& note);
-  bool gives_way(Progress theirs) const;
-  bool is_outranked_by(Progress theirs) const;
-  void copy_model_of_quorum();
   void reach(Member member, bool reachable);
   bool is_minority() const { return at_.backed < at_.exchange; }
   void tell_where_we_are(Member to);
   void send(Member to, Exchange exchange, Attempt attempt, reduce::What what);
   // A minority says that it is one.
   Exchange backed_in_note(Exchange exchange) const;
+
+  // How exchanges begin (group_reduce_begin.cpp).
+  bool has_met_all() const;
+  void hear_that_it_runs(Member from, Exchange exchange);
+  void begin_now();
+  void forget_groups(Exchange former);
+  void tell_put_off();
+
+  // Who is elsewhere (group_reduce_ahead.cpp).
+  void hear_of_further(Member from, Progress theirs);
+  void pass_over_further(Member place);
+  void look_ahead();
+  void catch_up(AheadClaims::Further further);
+  void leave_exchange();
+  std::size_t heard_others() const;
+  bool one_gives_way(Member from, Progress theirs, bool asks);
+  bool gives_way(Progress theirs) const;
+  bool is_outranked_by(Progress theirs) const;
+  void copy_model_of_quorum();
 
   const Options options_;
   const Epoch epoch_;
