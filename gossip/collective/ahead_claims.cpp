@@ -14,9 +14,9 @@ using protocol::Member;
 using protocol::Progress;
 
 // Of one that it made before the others know, also where exchanges end sooner than they answer.
-void AheadClaims::hear(Member from, Further further) {
+void AheadClaims::hear(Member from, Progress next, std::vector<Member> donors) {
   const auto answered_at = claims_[from] ? claims_[from]->answered_at : std::nullopt;
-  claims_[from] = Claim{std::move(further), answered_at};
+  claims_[from] = Claim{{next, std::move(donors), from}, answered_at};
 }
 
 std::optional<AheadClaims::Further> AheadClaims::follow(Progress ours, std::size_t others,

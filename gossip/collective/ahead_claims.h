@@ -32,7 +32,7 @@ class AheadClaims {
   AheadClaims(std::size_t members, protocol::Member self, protocol::Exchange first, Duration wait)
       : self_(self), wait_(wait), claims_(members), doubted_(wait), pace_(first) {}
 
-  void hear(protocol::Member from, Further further);
+  void hear(protocol::Member from, protocol::Progress next, std::vector<protocol::Member> donors);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
   // The claim to follow from `ours` to a model of others: the furthest that can be believed.

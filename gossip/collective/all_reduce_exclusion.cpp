@@ -101,7 +101,7 @@ void AllReduceMachine::charge_waits() {
   const auto cause = registered.find_cause(sources);
   if (cause && cause->second.wrong) charge(cause->first, cause->second, now_);
   if (current_ && current_->joined != 0) {
-    if (const auto wait = registered.find_wait(sources)) {
+    if (const auto wait = registered.first_blame(sources, false)) {
       charge(wait->first, wait->second, current_->charged_until);
     } else {
       for (const Member m : overdue) {

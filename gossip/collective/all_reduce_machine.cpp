@@ -82,8 +82,8 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
 }
 
 void AllReduceMachine::learn_from(const AllReduceMachine& former) {
-  arrivals_.learn_from(former.arrivals_);
-  pieces_.learn_from(former.pieces_);
+  arrivals_ = former.arrivals_;
+  pieces_ = former.pieces_;
   ended_at_ = former.ended_at_;
   is_running_ = former.is_running_;
   is_left_out_ = former.is_left_out_;

@@ -33,7 +33,7 @@ class AllReduceMachine final : public Reducer {
   std::optional<EndedExchange> backed_mean() const override;
   // That of the epoch before, which had these members in these places. Requires: no event yet.
   void offer(EndedExchange former);
-  // What that machine has learned of times, among other members of the same run.
+  // What that machine has learned of times, with the same options among other members of the run.
   void learn_from(const AllReduceMachine& former);
   // Of members, in place of records of its own. Requires: no event yet.
   void share(std::shared_ptr<MemberRecords> records) { records_ = std::move(records); }

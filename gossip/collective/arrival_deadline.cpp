@@ -24,10 +24,4 @@ void ArrivalDeadline::learn(Duration lateness) {
   mean_ += error / 8;
 }
 
-void ArrivalDeadline::learn_from(const ArrivalDeadline& other) {
-  learned_ = other.learned_;
-  mean_ = other.mean_;
-  deviation_ = other.deviation_;
-}
-
 }  // namespace starling::collective

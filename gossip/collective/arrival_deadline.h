@@ -24,8 +24,6 @@ class ArrivalDeadline {
   // The smoothed mean alone; `initial` before anything was seen.
   Duration usual() const { return learned_ ? mean_ : options_.initial; }
   void learn(Duration lateness);
-  // What `other` has learned, within the limits of this one.
-  void learn_from(const ArrivalDeadline& other);
 
  private:
   Options options_;

@@ -24,7 +24,7 @@ void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
   if (theirs.exchange <= at_.exchange) return;
   if (const auto place = open(at_.exchange).place_of(from)) pass_over_further(*place);
   if (theirs.exchange <= at_.exchange + kKept) return;
-  claims_.hear(from, {theirs, {from}, from});
+  claims_.hear(from, theirs, {from});
   look_ahead();
 }
 

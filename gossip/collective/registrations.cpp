@@ -90,11 +90,7 @@ std::map<Member, Members> Registrations::waited_in_vain(const Members& held_by) 
 
 std::optional<std::pair<Member, Blame>> Registrations::find_cause(const Members& listed) const {
   const auto wrong = first_blame(listed, true);
-  return wrong ? wrong : find_wait(listed);
-}
-
-std::optional<std::pair<Member, Blame>> Registrations::find_wait(const Members& listed) const {
-  return first_blame(listed, false);
+  return wrong ? wrong : first_blame(listed, false);
 }
 
 std::optional<std::pair<Member, Blame>> Registrations::first_blame(const Members& listed,

@@ -69,16 +69,14 @@ class Registrations {
   // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.
   // Only members that were `listed` can have been waited for; empty: nobody was.
   std::optional<std::pair<Member, Blame>> find_cause(const Members& listed) const;
-  // The same of those who waited alone.
-  std::optional<std::pair<Member, Blame>> find_wait(const Members& listed) const;
+  // The same of those alone who waited, or who got wrong numbers.
+  std::optional<std::pair<Member, Blame>> first_blame(const Members& listed, bool wrong) const;
   // Of `members` all but as few as make every two of the rest hear each other, ourselves in any
   // case. `lost`: to us. `apart`: are not to be together.
   Members reducible(Members members, const Members& lost,
                     const std::optional<std::pair<Member, Member>>& apart) const;
 
  private:
-  std::optional<std::pair<Member, Blame>> first_blame(const Members& listed, bool wrong) const;
-
   MajorityRule rule_;
   Member self_;
   bool started_again_;

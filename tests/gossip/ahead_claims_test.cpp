@@ -23,7 +23,7 @@ class Claims : public ::testing::Test {
     return claims;
   }
   static void tell(AheadClaims& claims, Member from, Exchange exchange) {
-    claims.hear(from, {{.backed = exchange, .exchange = exchange}, {from}, from});
+    claims.hear(from, {.backed = exchange, .exchange = exchange}, {from});
   }
   // For 3 s: where no other can be heard its claim was followed, and no model came.
   void doubt(AheadClaims& claims, Member member) {

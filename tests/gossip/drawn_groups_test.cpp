@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <set>
 
 #include "core/base/rng.h"
 #include "gossip/collective/reduced_mean.h"
-#include "gossip/collective/reduction.h"
+#include "tests/gossip/one_reduction.h"
 
 namespace starling::collective {
 namespace {
@@ -72,32 +71,6 @@ TEST(DrawnGroups, BringAnyTwoMembersTogetherAlikeOften) {
   }
 }
 
-// What members compute together, message by message.
-std::vector<float> reduced(const std::vector<std::vector<float>>& inputs, Shape shape) {
-  std::vector<Reduction> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.emplace_back(shape, i, inputs.size(), share(inputs[i]));
-  }
-  std::deque<std::pair<std::size_t, Reduction::Outgoing>> queue;
-  std::vector<Reduction::Outgoing> out;
-  const auto send = [&](std::size_t from) {
-    for (auto& piece : std::exchange(out, {})) queue.emplace_back(from, std::move(piece));
-  };
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i].start(out);
-    send(i);
-  }
-  for (; !queue.empty(); queue.pop_front()) {
-    const auto& [from, piece] = queue.front();
-    const std::size_t to = piece.to;
-    EXPECT_EQ(parts[to].take(from, piece.place, piece.floats, out), Reduction::Taken::kYes);
-    send(to);
-  }
-  EXPECT_TRUE(parts[0].done());
-  const auto mean = parts[0].mean().values;
-  return {mean.begin(), mean.end()};
-}
-
 // Of numbers that round, also where there are fewer of them than members.
 TEST(ReducedMean, HasTheBitsOfAReduction) {
   Rng rng({.seed = 4});
@@ -113,8 +86,11 @@ TEST(ReducedMean, HasTheBitsOfAReduction) {
         std::vector<float> mean(size);
         const std::vector<std::span<const float>> views(inputs.begin(), inputs.end());
         reduced_mean(views, rule, mean);
-        EXPECT_EQ(mean, reduced(inputs, choose_shape(rule, members, size)))
-            << members << " members, " << size << " floats";
+        testing::OneReduction reduction(choose_shape(rule, members, size), inputs);
+        reduction.run();
+        ASSERT_TRUE(reduction.all_done());
+        ASSERT_EQ(reduction.out_of_turn, 0U);
+        EXPECT_EQ(mean, reduction.mean(0)) << members << " members, " << size << " floats";
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "tests/gossip/one_reduction.h"
 #include "tests/gossip/reduce_network.h"
 
 namespace starling::collective {
@@ -95,35 +96,16 @@ TEST(AllReduceExact, RoundedSumsDoNotDependOnArrival) {
       Rng rng({.seed = seed});
       Rng values({.seed = 1000});
       constexpr std::size_t kMembers = 7;
-      std::vector<Reduction> parts;
-      for (std::size_t i = 0; i < kMembers; ++i) {
-        std::vector<float> input(30);
+      std::vector<std::vector<float>> inputs(kMembers, std::vector<float>(30));
+      for (auto& input : inputs) {
         for (float& x : input) x = static_cast<float>(values.normal());
-        parts.emplace_back(shape, i, kMembers, share(std::move(input)));
       }
-      // One queue for each pair; whose turn it is to deliver is drawn.
-      std::map<std::pair<std::size_t, std::size_t>, std::vector<Reduction::Outgoing>> queues;
-      std::vector<Reduction::Outgoing> out;
-      auto queue = [&](std::size_t from) {
-        for (auto& piece : out) queues[{from, piece.to}].push_back(piece);
-        out.clear();
-      };
+      testing::OneReduction reduction(shape, inputs);
+      reduction.run({}, &rng);
+      ASSERT_TRUE(reduction.all_done());
+      ASSERT_EQ(reduction.out_of_turn, 0U);
       for (std::size_t i = 0; i < kMembers; ++i) {
-        parts[i].start(out);
-        queue(i);
-      }
-      while (!queues.empty()) {
-        auto it = std::next(queues.begin(), static_cast<std::ptrdiff_t>(rng.below(queues.size())));
-        const auto [from, to] = it->first;
-        const Reduction::Outgoing piece = it->second.front();
-        it->second.erase(it->second.begin());
-        if (it->second.empty()) queues.erase(it);
-        ASSERT_EQ(parts[to].take(from, piece.place, piece.floats, out), Reduction::Taken::kYes);
-        queue(to);
-      }
-      for (const Reduction& part : parts) {
-        ASSERT_TRUE(part.done());
-        const std::vector<float> mean(part.mean().values.begin(), part.mean().values.end());
+        const std::vector<float> mean = reduction.mean(i);
         if (first.empty()) first = mean;
         ASSERT_EQ(mean, first);
       }

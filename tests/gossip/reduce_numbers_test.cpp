@@ -6,15 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/rng.h"
-#include "gossip/collective/reduction.h"
+#include "tests/gossip/one_reduction.h"
 
 namespace starling::collective {
 namespace {
@@ -22,11 +22,7 @@ namespace {
 constexpr double kDistance = 8;
 constexpr double kApart = 0.01;  // honest members, in each number
 
-std::vector<float> values_of(const Floats& floats) {
-  return {floats.values.begin(), floats.values.end()};
-}
-
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
+double distance(std::span<const float> a, const std::vector<float>& b) {
   double squares = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
@@ -34,75 +30,43 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(squares);
 }
 
-// One reduction; pieces of `liar` are changed on their way.
-class OneReduction {
- public:
-  using Lie = std::function<void(std::uint64_t place, std::vector<float>& values)>;
-
-  OneReduction(Shape shape, std::size_t members, std::size_t floats, std::size_t its_liar, Lie its)
-      : liar(its_liar), lie_(std::move(its)) {
-    Rng rng({.seed = members * 100 + floats});
-    for (std::size_t i = 0; i < members; ++i) {
-      std::vector<float> input(floats);
-      for (std::size_t k = 0; k < floats; ++k) {
-        input[k] = static_cast<float>(std::sin(k) + kApart * (2 * rng.uniform() - 1));
-      }
-      inputs.push_back(input);
-      parts_.emplace_back(shape, i, members, share(std::move(input)), kDistance);
+std::vector<std::vector<float>> inputs_of(std::size_t members, std::size_t floats) {
+  Rng rng({.seed = members * 100 + floats});
+  std::vector<std::vector<float>> inputs(members, std::vector<float>(floats));
+  for (auto& input : inputs) {
+    for (std::size_t k = 0; k < floats; ++k) {
+      input[k] = static_cast<float>(std::sin(k) + kApart * (2 * rng.uniform() - 1));
     }
   }
+  return inputs;
+}
 
-  void run() {
-    std::vector<Reduction::Outgoing> out;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      parts_[i].start(out);
-      send(i, out);
-    }
-    for (std::size_t i = 0; i < queue_.size(); ++i) {
-      const auto [from, piece] = queue_[i];
-      const auto taken = parts_[piece.to].take(from, piece.place, piece.floats, out);
-      if (taken == Reduction::Taken::kWrong) {
-        EXPECT_TRUE(out.empty());
-        refused.emplace_back(piece.to, from);
-      }
-      send(piece.to, out);
-    }
+// Pieces of `liar` are changed on their way.
+using Lie = std::function<void(std::uint64_t place, std::vector<float>& values)>;
+struct Spoilt {
+  Spoilt(Shape shape, std::size_t members, std::size_t floats, std::size_t its_liar, const Lie& lie)
+      : liar(its_liar), inputs(inputs_of(members, floats)), reduction(shape, inputs, kDistance) {
+    reduction.run([&](std::size_t from, Reduction::Outgoing& piece) {
+      if (from != liar || !lie) return;
+      std::vector<float> values(piece.floats.values.begin(), piece.floats.values.end());
+      lie(piece.place, values);
+      piece.floats = share(std::move(values));
+    });
   }
-
   // Of those who have it and are honest, how far it is from their own at most; 0: nobody has it.
   double furthest() const {
     double most = 0;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      if (i == liar || !parts_[i].done()) continue;
-      const double its = distance(values_of(parts_[i].mean()), inputs[i]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (i == liar || !reduction.parts[i].done()) continue;
+      const double its = distance(reduction.parts[i].mean().values, inputs[i]);
       most = std::isnan(its) ? its : std::max(most, its);
     }
     return most;
   }
-  bool all_done() const {
-    return std::ranges::all_of(parts_, [](const Reduction& part) { return part.done(); });
-  }
 
-  const std::size_t liar;
+  std::size_t liar;
   std::vector<std::vector<float>> inputs;
-  std::vector<std::pair<std::size_t, std::size_t>> refused;  // by, of
-
- private:
-  void send(std::size_t from, std::vector<Reduction::Outgoing>& out) {
-    for (Reduction::Outgoing& piece : out) {
-      if (from == liar && lie_) {
-        std::vector<float> values = values_of(piece.floats);
-        lie_(piece.place, values);
-        piece.floats = share(std::move(values));
-      }
-      queue_.emplace_back(from, std::move(piece));
-    }
-    out.clear();
-  }
-
-  Lie lie_;
-  std::vector<Reduction> parts_;
-  std::deque<std::pair<std::size_t, Reduction::Outgoing>> queue_;
+  testing::OneReduction reduction;
 };
 
 struct Case {
@@ -113,22 +77,19 @@ struct Case {
 
 class ReduceNumbers : public ::testing::TestWithParam<Case> {
  protected:
-  void for_each_liar(const OneReduction::Lie& lie,
-                     const std::function<void(const OneReduction&)>& check) const {
+  void for_each_liar(const Lie& lie, const std::function<void(const Spoilt&)>& check) const {
     const auto& [shape, members, floats] = GetParam();
     for (std::size_t liar = 0; liar < members; ++liar) {
       SCOPED_TRACE(liar);
-      OneReduction reduction(shape, members, floats, liar, lie);
-      reduction.run();
-      check(reduction);
+      check(Spoilt(shape, members, floats, liar, lie));
     }
   }
 };
 
 TEST_P(ReduceNumbers, OfHonestMembersAreTaken) {
-  for_each_liar({}, [](const OneReduction& reduction) {
-    EXPECT_TRUE(reduction.all_done());
-    EXPECT_THAT(reduction.refused, ::testing::IsEmpty());
+  for_each_liar({}, [](const Spoilt& its) {
+    EXPECT_TRUE(its.reduction.all_done());
+    EXPECT_THAT(its.reduction.refused, ::testing::IsEmpty());
   });
 }
 
@@ -140,10 +101,10 @@ TEST_P(ReduceNumbers, ThatAreHugeOrNoneAreRefusedAndTheirSenderAlone) {
     const auto lie = [number](std::uint64_t, std::vector<float>& values) {
       if (!values.empty()) values.back() = number;
     };
-    for_each_liar(lie, [](const OneReduction& reduction) {
-      EXPECT_THAT(reduction.refused, ::testing::Not(::testing::IsEmpty()));
-      for (const auto& [by, of] : reduction.refused) EXPECT_EQ(of, reduction.liar);
-      EXPECT_EQ(reduction.furthest(), 0);  // nobody has a mean
+    for_each_liar(lie, [](const Spoilt& its) {
+      EXPECT_THAT(its.reduction.refused, ::testing::Not(::testing::IsEmpty()));
+      for (const auto& [by, of] : its.reduction.refused) EXPECT_EQ(of, its.liar);
+      EXPECT_EQ(its.furthest(), 0);  // nobody has a mean
     });
   }
 }
@@ -161,9 +122,9 @@ TEST_P(ReduceNumbers, SpoilNoMeanByMoreThanWasAskedFor) {
         const double all = std::sqrt(static_cast<double>(floats));
         for (float& value : values) value += static_cast<float>(away * kDistance / all);
       };
-      for_each_liar(lie, [](const OneReduction& reduction) {
-        EXPECT_LE(reduction.furthest(), kDistance);
-        EXPECT_TRUE(!reduction.refused.empty() || reduction.all_done());
+      for_each_liar(lie, [](const Spoilt& its) {
+        EXPECT_LE(its.furthest(), kDistance);
+        EXPECT_TRUE(!its.reduction.refused.empty() || its.reduction.all_done());
       });
     }
   }
