@@ -34,21 +34,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   if (history_.was_sent(at, attempt) && (!gather_ || gather_->attempt() != attempt)) {
     return send(from, at, next_attempt(self_), reduce::Ask{});
   }
-  const bool leaves_list = gather_ && gather_->list() != nullptr && attempt > gather_->attempt();
-  const bool moves_us = current_ && attempt > current_->promised;
-  // Those who reduce can end without it.
-  const bool may_move = leaves_list ? is_awaited_here(from)
-                                    : !moves_us || !current_->run || may_leave_for(from, attempt);
-  if (!may_move) {
-    put_off(from, attempt);
-    return send(from, at, 0, reduce::Wait{});
-  }
-  if (moves_us && !current_->bounds.follows(from, attempt, current_->promised)) return;
-  if (leaves_list) {
-    charge_leaving(from, accused);
-    if (history_.is_left_out(at, from)) return begin_again(self_);
-  }
-  if (moves_us) follow(from, attempt);
+  if (!moves_to(from, at, attempt, accused)) return;
   Gathering& gather = open_gather(at, attempt);
   if (gather.attempt() > attempt) return send(from, at, gather.attempt(), reduce::Ask{});
   if (const SentList* const list = gather.list()) {
@@ -64,6 +50,31 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt attempt,
   }
   if (held && !is_quorum(held->members.size())) held->weak = true;
   gather.add(from, std::move(registration), now_);
+}
+
+// Leaves for it what we gather or take part in below this attempt. False: not for `from`.
+bool AllReduceMachine::moves_to(Member from, Progress at, Attempt attempt,
+                                std::optional<Member> accused) {
+  const bool leaves_list = gather_ && gather_->list() != nullptr && attempt > gather_->attempt();
+  const bool moves_us = current_ && attempt > current_->promised;
+  // Those who reduce can end without it.
+  const bool may_move = leaves_list ? is_awaited_here(from)
+                                    : !moves_us || !current_->run || may_leave_for(from, attempt);
+  if (!may_move) {
+    put_off(from, attempt);
+    send(from, at, 0, reduce::Wait{});
+    return false;
+  }
+  if (moves_us && !current_->bounds.follows(from, attempt, current_->promised)) return false;
+  if (leaves_list) {
+    charge_leaving(from, accused);
+    if (history_.is_left_out(at, from)) {
+      begin_again(self_);
+      return false;
+    }
+  }
+  if (moves_us) follow(from, attempt);
+  return true;
 }
 
 // Whether what is gathered here ends without this member.

@@ -187,6 +187,7 @@ class AllReduceMachine final : public Reducer {
   // The gatherer's side (all_reduce_gather.cpp).
   void receive(Member from, Progress at, Attempt attempt, reduce::Register& registration);
   void receive(Member from, Progress at, Attempt attempt, reduce::Done& done);
+  bool moves_to(Member from, Progress at, Attempt attempt, std::optional<Member> accused);
   bool is_awaited_here(Member member) const;
   Gathering& open_gather(Progress at, Attempt attempt);
   void drop_gather(Attempt instead);

@@ -231,6 +231,23 @@ TEST(AllReduceHostile, WhoReducesLeavesForItsGathererOrAnotherAlone) {
   }
 }
 
+// The gatherer may list the two together on purpose.
+TEST(AllReduceHostile, WhoGetsWrongNumbersInThreeListsOfAGathererRegistersWithAnother) {
+  AllReduceMachine machine(ring(), 1, 2, testing::member_names(4));
+  (void)machine.on(Begin{testing::at(0), share(kInput), 100}, TimePoint{});
+  Attempt attempt = 1;  // of member 0
+  for (int list = 1; list <= 3; ++list) {
+    (void)machine.on(note(0, reduce::List{{0, 1, 2, 3}}, 0, attempt), TimePoint{});
+    PieceReceived wrong = piece(1, attempt, place_of(Phase::kScatter, 0), 2);
+    wrong.floats = share({1e30F, 1e30F});
+    const auto sent = sent_notes<reduce::Register>(machine.on(wrong, TimePoint{}));
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(sent[0].to, list <= 2 ? 0U : 1U) << list;
+    EXPECT_EQ(sent[0].blame, (Blame{.member = 1, .pieces = 1, .wrong = true}));
+    attempt = sent[0].attempt;
+  }
+}
+
 TEST(AllReduceHostile, EarlyPiecesOfPlacesThatCannotBeEarlyAreNotKept) {
   AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
   (void)machine.on(Begin{testing::at(0), share(kInput)}, TimePoint{});
