@@ -103,7 +103,7 @@ void AllReduceMachine::finish(Commit commit, Floats mean) {
   if (2 * ended.support > names_.size()) claims_.pace().ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(ended.members, self_);
   if (without_us && !is_left_out_) {
-    say_seldom(LogLevel::kWarning, "without us",
+    say_seldom("without us",
                fmt::format("exchange {} ended without us, in attempt {}; we take its mean",
                            at.exchange, ended.attempt));
   }
@@ -159,8 +159,9 @@ void AllReduceMachine::say_who_was_slow(const Commit& commit) {
   };
   const auto seconds = [](Duration wait) { return fmt::format("{:.1f} s", to_seconds(wait)); };
   const auto say_slow = [&](Member cause, const std::string& how) {
-    say_seldom(LogLevel::kInfo, "slow: " + names_[cause],
-               fmt::format("exchange {} took {}: {}", commit.at.exchange, seconds(took), how));
+    say_seldom("slow: " + names_[cause],
+               fmt::format("exchange {} took {}: {}", commit.at.exchange, seconds(took), how),
+               LogLevel::kInfo);
   };
   const Member gatherer = owner(commit.attempt);
   if (gatherer != self_) {

@@ -23,7 +23,7 @@ void AllReduceMachine::settle_difference() {
   const SentList& list = *gather_->list();
   const Members others = list.others(self_);
   say_seldom(
-      LogLevel::kWarning, "another mean",
+      "another mean",
       fmt::format("exchange {}, attempt {}: {} ended with another mean than the others: one member "
                   "sends wrong numbers, and the exchange goes on with one mean",
                   gather_->at().exchange, gather_->attempt(),
@@ -51,7 +51,7 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
 void AllReduceMachine::exclude(Member member, std::string_view why) {
   if (member == self_ || !history_.exclude(member)) return;
   gather_->remove(member);
-  say_seldom(LogLevel::kWarning, "left out: " + names_[member],
+  say_seldom("left out: " + names_[member],
              fmt::format("exchange {}: {} {}: it is left out", gather_->at().exchange,
                          names_[member], why));
 }
@@ -84,7 +84,7 @@ void AllReduceMachine::bar(Progress at) {
     const std::string_view why = liars.contains(names_[m])
                                      ? "sends wrong numbers again and again, or says so of others"
                                      : "has held up the others again and again";
-    say_seldom(LogLevel::kWarning, "barred: " + names_[m],
+    say_seldom("barred: " + names_[m],
                fmt::format("exchange {}: {} {}: it takes the means of the others, and "
                            "is seldom waited for",
                            at.exchange, names_[m], why));

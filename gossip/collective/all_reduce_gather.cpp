@@ -204,7 +204,7 @@ void AllReduceMachine::reduce_anew() {
     const auto& [by, of] = list.apart.emplace(cause->first, cause->second.member);
     const std::string_view why =
         cause->second.wrong ? "got wrong numbers of" : "waited in vain for";
-    say_seldom(LogLevel::kWarning, "apart: " + names_[by] + ", " + names_[of],
+    say_seldom("apart: " + names_[by] + ", " + names_[of],
                fmt::format("exchange {}: {} {} {}, and they are kept apart", gather.at().exchange,
                            names_[by], why, names_[of]));
     if (!history_.has_many_lists(gather.at())) {

@@ -194,8 +194,7 @@ void AllReduceMachine::send_to_others(Progress at, Attempt attempt, const reduce
   }
 }
 
-// Where a liar could cause this line in each exchange.
-void AllReduceMachine::say_seldom(LogLevel level, const std::string& topic, std::string line) {
+void AllReduceMachine::say_seldom(const std::string& topic, std::string line, LogLevel level) {
   if (records_->is_line_due(topic, now_)) say(level, std::move(line));
 }
 

@@ -227,7 +227,8 @@ class AllReduceMachine final : public Reducer {
   void send(Member to, Progress at, Attempt attempt, reduce::What what);
   void send_to_others(Progress at, Attempt attempt, const reduce::What& what);
   void say(LogLevel level, std::string line);
-  void say_seldom(LogLevel level, const std::string& topic, std::string line);
+  // Where a liar could cause this line in each exchange.
+  void say_seldom(const std::string& topic, std::string line, LogLevel level = LogLevel::kWarning);
 
   AllReduceOptions options_;
   Epoch epoch_;

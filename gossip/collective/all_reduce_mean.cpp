@@ -61,7 +61,7 @@ void AllReduceMachine::receive_mean(PieceReceived& piece) {
     return accept(std::move(mean));
   }
   say_seldom(
-      LogLevel::kWarning, "false mean: " + names_[piece.from],
+      "false mean: " + names_[piece.from],
       fmt::format("{} sends {} the mean of exchange {}, attempt {}, that it was asked for: it is "
                   "not asked again",
                   names_[piece.from],

@@ -90,7 +90,7 @@ Reduction::Taken AllReduceMachine::reduce(Member from, std::uint64_t place, cons
 void AllReduceMachine::refuse_numbers(Member from) {
   Participation& c = *current_;
   say_seldom(
-      LogLevel::kWarning, "wrong: " + names_[from],
+      "wrong: " + names_[from],
       fmt::format("{} sent numbers in exchange {} that are too far from this peer's model to be "
                   "of this run: not used, and the exchange begins again",
                   names_[from], c.at.exchange));

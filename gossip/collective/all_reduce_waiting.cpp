@@ -69,7 +69,7 @@ void AllReduceMachine::say_end_is_missing() {
   const Participation& c = *current_;
   if (c.promised == 0 || c.held.attempt != c.promised) return;
   const std::string& gatherer = names_[c.gatherer()];
-  say_seldom(LogLevel::kWarning, "end: " + gatherer,
+  say_seldom("end: " + gatherer,
              fmt::format("{} gathers exchange {} and does not say that it has ended, although "
                          "this peer is done: another member takes over",
                          gatherer, c.at.exchange));

@@ -88,23 +88,26 @@ std::size_t Reduction::step() const {
   return level_ < from_child_.size() ? level_ : 2 * kLevelsMax - from_child_.size();
 }
 
+std::uint64_t Reduction::ring_place() const {
+  const std::uint64_t half = members_ - 1;
+  return steps_ < half ? place_of(Phase::kScatter, steps_)
+                       : place_of(Phase::kGather, steps_ - half);
+}
+
 // Scatter step s brings segment i - s - 1, gather step s segment i - s.
-std::uint64_t Reduction::ring_segment() const {
-  return steps_ < members_ - 1 ? index_ + members_ - steps_ - 1
-                               : index_ + 2 * members_ - 1 - steps_;
+Reduction::Segment Reduction::ring_segment() const {
+  const std::uint64_t k =
+      steps_ < members_ - 1 ? index_ + members_ - steps_ - 1 : index_ + 2 * members_ - 1 - steps_;
+  const std::size_t floats = input_.values.size();
+  return {segment_begin(k, members_, floats), segment_size(k, members_, floats)};
 }
 
 Reduction::Taken Reduction::take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
                                       std::vector<Outgoing>& out) {
-  const std::uint64_t half = members_ - 1;
-  const std::uint64_t expected =
-      steps_ < half ? place_of(Phase::kScatter, steps_) : place_of(Phase::kGather, steps_ - half);
-  if ((from + 1) % members_ != index_ || place != expected ||
-      piece.values.size() != segment_size(ring_segment(), members_, input_.values.size())) {
-    return Taken::kNotNow;
-  }
-  const std::uint64_t begin = segment_begin(ring_segment(), members_, input_.values.size());
-  if (!is_near(piece, begin, steps_ < half ? steps_ + 1 : kMean)) return Taken::kWrong;
+  const auto [begin, size] = ring_segment();
+  const bool is_next = (from + 1) % members_ == index_ && place == ring_place();
+  if (!is_next || piece.values.size() != size) return Taken::kNotNow;
+  if (!is_near(piece, begin, steps_ < members_ - 1 ? steps_ + 1 : kMean)) return Taken::kWrong;
   ring_step(piece, out);
   skip_empty(out);
   return Taken::kYes;
@@ -112,8 +115,7 @@ Reduction::Taken Reduction::take_ring(std::size_t from, std::uint64_t place, con
 
 void Reduction::ring_step(const Floats& piece, std::vector<Outgoing>& out) {
   const std::uint64_t half = members_ - 1;
-  const std::size_t size = piece.values.size();
-  const std::uint64_t begin = segment_begin(ring_segment(), members_, input_.values.size());
+  const auto [begin, size] = ring_segment();
   const Floats own = input_.part(begin, begin + size);
   Floats next = mean_.part(begin, begin + size);
   if (steps_ + 1 < half) {
@@ -129,15 +131,11 @@ void Reduction::ring_step(const Floats& piece, std::vector<Outgoing>& out) {
   ++steps_;
   done_ = steps_ == 2 * half;
   if (done_ || size == 0) return;
-  const std::uint64_t place =
-      steps_ < half ? place_of(Phase::kScatter, steps_) : place_of(Phase::kGather, steps_ - half);
-  out.push_back({(index_ + 1) % members_, place, std::move(next)});
+  out.push_back({(index_ + 1) % members_, ring_place(), std::move(next)});
 }
 
 void Reduction::skip_empty(std::vector<Outgoing>& out) {
-  while (!done_ && segment_size(ring_segment(), members_, input_.values.size()) == 0) {
-    ring_step({}, out);
-  }
+  while (!done_ && ring_segment().size == 0) ring_step({}, out);
 }
 
 Reduction::Taken Reduction::take_tree(std::size_t from, std::uint64_t place, const Floats& piece,

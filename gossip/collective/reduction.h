@@ -66,7 +66,13 @@ class Reduction {
  private:
   Taken take_ring(std::size_t from, std::uint64_t place, const Floats& piece,
                   std::vector<Outgoing>& out);
-  std::uint64_t ring_segment() const;  // that is to come next
+  // What is to come next.
+  std::uint64_t ring_place() const;
+  struct Segment {
+    std::uint64_t begin;
+    std::uint64_t size;
+  };
+  Segment ring_segment() const;
   void ring_step(const Floats& piece, std::vector<Outgoing>& out);
   void skip_empty(std::vector<Outgoing>& out);
   Taken take_tree(std::size_t from, std::uint64_t place, const Floats& piece,
