@@ -3,6 +3,9 @@
 // ones were: smoothed mean and deviation as TCP times its retransmissions (RFC 6298).
 #pragma once
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/clock.h"
 
 namespace starling::collective {
@@ -20,10 +23,24 @@ class ArrivalDeadline {
   explicit ArrivalDeadline(const Options& options) : options_(options) {}
 
   // min <= mean + 4 deviations <= max; `initial` before anything was seen.
-  Duration duration() const;
+  Duration duration() const {
+    const Duration wait = learned_ ? mean_ + 4 * deviation_ : options_.initial;
+    return std::clamp(wait, options_.min, options_.max);
+  }
   // The smoothed mean alone; `initial` before anything was seen.
   Duration usual() const { return learned_ ? mean_ : options_.initial; }
-  void learn(Duration lateness);
+  // Beyond `max` it changes nothing but how long it is remembered.
+  void learn(Duration lateness) {
+    lateness = std::clamp(lateness, Duration::zero(), options_.max);
+    if (!std::exchange(learned_, true)) {
+      mean_ = lateness;
+      deviation_ = lateness / 2;
+      return;
+    }
+    const Duration error = lateness - mean_;
+    deviation_ += (std::max(error, -error) - deviation_) / 4;
+    mean_ += error / 8;
+  }
 
  private:
   Options options_;
