@@ -12,17 +12,9 @@ namespace {
 constexpr Duration kBudget = std::chrono::seconds(10);
 constexpr std::size_t kObserversMax = 16;  // that count: nobody is barred for hours
 
-// It names the exchange of the question, wherever its sender is.
-bool is_answer(const Note& note) {
-  return std::holds_alternative<reduce::Wait>(note.what) ||
-         std::holds_alternative<reduce::NotYet>(note.what);
-}
-
-bool wants_an_answer(const Note& note) {
-  return std::holds_alternative<reduce::Register>(note.what) ||
-         std::holds_alternative<reduce::Ask>(note.what) ||
-         std::holds_alternative<reduce::AskProgress>(note.what) ||
-         std::holds_alternative<reduce::Want>(note.what);
+template <class... Kinds>
+bool is_one_of(const reduce::What& what) {
+  return (std::holds_alternative<Kinds>(what) || ...);
 }
 
 }  // namespace
@@ -144,29 +136,30 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   Note& note = came.note;
   if (came.from >= peers_.size() || came.from == self_ || note.epoch != epoch_) return;
   if (note.at.backed > note.at.exchange) return;
-  const bool is_near = note.at.exchange + kNear >= at_.exchange;
-  if (is_near && !is_answer(note)) peers_[came.from].missed = 0;
-  if (!is_answer(note) && one_gives_way(came.from, note.at, wants_an_answer(note))) return;
   const Exchange exchange = note.at.exchange;
-  if (is_answer(note) && find(exchange) == nullptr) return;
+  // It names the exchange of the question, wherever its sender is.
+  const bool is_answer = is_one_of<reduce::Wait, reduce::NotYet>(note.what);
+  const bool asks =
+      is_one_of<reduce::Register, reduce::Ask, reduce::AskProgress, reduce::Want>(note.what);
+  if (is_answer && find(exchange) == nullptr) return;
+  if (!is_answer && exchange + kNear >= at_.exchange) peers_[came.from].missed = 0;
+  if (!is_answer && one_gives_way(came.from, note.at, asks)) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
   if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, note.at);
   if (exchange > at_.exchange + kAhead) {
     // It waits for us a while, since we are here, and so does not run away.
-    if (wants_an_answer(note)) {
+    if (asks) {
       put_off_[came.from] = exchange;
       send(came.from, exchange, note.attempt, reduce::Wait{});
     }
     return hear_of_further(came.from, note.at);
   }
-  if (exchange < at_.exchange && find(exchange) == nullptr) {
-    if (wants_an_answer(note)) tell_where_we_are(came.from);
-    return;
-  }
-  const auto place = open(exchange).place_of(came.from);
-  if (!place) {  // asks all members
-    if (wants_an_answer(note) && exchange < at_.exchange) tell_where_we_are(came.from);
+  const bool is_past = exchange < at_.exchange;
+  const bool is_forgotten = is_past && find(exchange) == nullptr;
+  const auto place = is_forgotten ? std::nullopt : open(exchange).place_of(came.from);
+  if (!place) {  // or it asks all members, whatever group they are in
+    if (asks && is_past) tell_where_we_are(came.from);
     return;
   }
   note.at = of_machine(exchange);
