@@ -106,7 +106,7 @@ void AllReduceMachine::charge_waits() {
     } else {
       for (const Member m : overdue) {
         const bool complains = cause && cause->first == m;
-        charge(complains ? m : self_, complains ? cause->second.member : m,
+        charge(complains ? m : self_, {complains ? cause->second.member : m},
                current_->charged_until);
       }
     }
@@ -133,7 +133,7 @@ void AllReduceMachine::charge_last(Member member, const std::optional<Waited>& w
   if (!charges_waits() || now_ <= since + usual) return;
   const bool is_victim = waited && gather_->list()->has(waited->of) &&
                          2 * std::chrono::milliseconds(waited->milliseconds) >= now_ - since;
-  charge(is_victim ? member : self_, is_victim ? waited->of : member, since);
+  charge(is_victim ? member : self_, {is_victim ? waited->of : member}, since);
   if (current_) current_->charged_until = now_;
 }
 
@@ -145,22 +145,18 @@ void AllReduceMachine::charge_leaving(Member from, std::optional<Member> cause) 
   const TimePoint since = current_ ? std::exchange(current_->charged_until, now_) : list.sent_at;
   const Members sources = history_.sources(gather_->at());
   if (cause && std::ranges::find(sources, *cause) == sources.end()) cause.reset();
-  if (charges_waits()) charge(cause ? from : self_, cause.value_or(from), since);
+  if (charges_waits()) charge(cause ? from : self_, {cause.value_or(from)}, since);
   if (cause || !history_.has_many_lists(gather_->at())) return;
   exclude(from, "leaves one attempt after the other");
-}
-
-void AllReduceMachine::charge(Member by, Member of, TimePoint since) {
-  if (of >= names_.size() || by == of) return;
-  records_->waited(names_[by], names_[of], charged_wait(since), now_);
 }
 
 // Wrong numbers cost the others nothing but another attempt. They are counted like a wait for a
 // piece, all the same.
 void AllReduceMachine::charge(Member by, const Blame& blame, TimePoint since) {
-  if (!blame.wrong) return charge(by, blame.member, since);
-  if (blame.member >= names_.size() || by == blame.member) return;
-  records_->complained(names_[by], names_[blame.member], piece_wait(), now_);
+  const Member of = blame.member;
+  if (of >= names_.size() || by == of) return;
+  if (blame.wrong) return records_->complained(names_[by], names_[of], piece_wait(), now_);
+  records_->waited(names_[by], names_[of], charged_wait(since), now_);
 }
 
 // Of the time in which this process itself ran.

@@ -214,7 +214,6 @@ class AllReduceMachine final : public Reducer {
   void charge_late();
   void charge_last(Member member, const std::optional<protocol::Waited>& waited);
   void charge_leaving(Member from, std::optional<Member> cause);
-  void charge(Member by, Member of, TimePoint since);
   void charge(Member by, const Blame& blame, TimePoint since);
   Duration charged_wait(TimePoint since) const;
   Member cause_of(Member by, const Blame& blame);

@@ -95,7 +95,7 @@ void AllReduceMachine::stop_waiting() {
     liveness_.call_silent(silent, now_);
     note_no_list();
     if (charges_waits()) {
-      charge(self_, gatherer, of_others ? c.waits_since : c.promised_at);
+      charge(self_, {gatherer}, of_others ? c.waits_since : c.promised_at);
       c.charged_until = now_;
     }
   }
