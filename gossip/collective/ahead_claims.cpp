@@ -80,7 +80,7 @@ std::vector<Member> AheadClaims::tellers(Progress next) const {
   return members;
 }
 
-std::vector<Member> AheadClaims::asks(TimePoint now) {
+std::vector<Member> AheadClaims::to_ask(TimePoint now) {
   looks_at_.reset();
   const bool may_ask = now >= answered_at_;
   bool is_new = false;

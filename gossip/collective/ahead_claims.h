@@ -41,18 +41,19 @@ class AheadClaims {
   // A model came of the claim that was followed: its witnesses are doubted.
   void copied(TimePoint now);
   // We begin here: what lies before is no claim any more. If no model came of the claim that was
-  // followed, its witnesses are doubted, and no member is believed for `wait`, until an exchange
-  // begins.
+  // followed, its witnesses are doubted, and no member is believed for `wait` or until the next
+  // exchange begins.
   void begin(protocol::Progress at, TimePoint now);
-  // More than half of all members are always believed, and exactly half of them once in `wait`: a
-  // slower half stays in step with itself, so that no time would explain the lead of the other
-  // half. Apart from that a doubted member does not count, unless no other can be heard.
+  // The furthest claim that can be believed. More than half of all members always are, and exactly
+  // half of them once in `wait`: a slower half stays in step with itself, so that no time would
+  // explain the lead of the other half. Apart from that a doubted member does not count, unless no
+  // other can be heard.
   std::optional<Believed> believed(std::size_t others, TimePoint now);
   // Who claims to be as far.
   std::vector<protocol::Member> tellers(protocol::Progress next) const;
   // Whom to ask where they are, since no claim can be believed yet: the others, which have `wait`
   // to answer. Once for a claim, and not before they have answered about another one.
-  std::vector<protocol::Member> asks(TimePoint now);
+  std::vector<protocol::Member> to_ask(TimePoint now);
   // When a claim that could not be believed may have become credible.
   std::optional<TimePoint> looks_at() const { return looks_at_; }
   // For the log of a member at `ours` that has to copy a model.

@@ -37,7 +37,7 @@ void AllReduceMachine::look_ahead() {
   if (!current_) return;
   auto further = claims_.follow(current_->at, liveness_.heard_others(), now_);
   if (further) return catch_up(std::move(*further));
-  for (const Member m : claims_.asks(now_)) send(m, current_->at, 0, reduce::AskProgress{});
+  for (const Member m : claims_.to_ask(now_)) send(m, current_->at, 0, reduce::AskProgress{});
 }
 
 void AllReduceMachine::catch_up(AheadClaims::Further further) {

@@ -40,7 +40,7 @@ void GroupReduceMachine::look_ahead() {
   if (!busy_) return;
   auto further = claims_.follow(at_, heard_others(), now_);
   if (further) return catch_up(std::move(*further));
-  for (const Member m : claims_.asks(now_)) send(m, at_.exchange, 0, reduce::AskProgress{});
+  for (const Member m : claims_.to_ask(now_)) send(m, at_.exchange, 0, reduce::AskProgress{});
 }
 
 // Of all who are as far, whichever group they are in.

@@ -107,12 +107,12 @@ TEST_F(Claims, WhoseModelCameIsDoubtedForAShorterTime) {
 TEST_F(Claims, TheOthersAreAskedOnceForAClaim) {
   AheadClaims claims = in_step(5);
   tell(claims, 1, kFar);
-  EXPECT_THAT(claims.asks(now_), ::testing::ElementsAre(2, 3, 4));
-  EXPECT_THAT(claims.asks(now_), ::testing::IsEmpty());
+  EXPECT_THAT(claims.to_ask(now_), ::testing::ElementsAre(2, 3, 4));
+  EXPECT_THAT(claims.to_ask(now_), ::testing::IsEmpty());
   EXPECT_EQ(claims.looks_at(), now_ + 3s);
   tell(claims, 2, kFar);
-  EXPECT_THAT(claims.asks(now_ + 2999ms), ::testing::IsEmpty());
-  EXPECT_THAT(claims.asks(now_ + 3s), ::testing::ElementsAre(3, 4));
+  EXPECT_THAT(claims.to_ask(now_ + 2999ms), ::testing::IsEmpty());
+  EXPECT_THAT(claims.to_ask(now_ + 3s), ::testing::ElementsAre(3, 4));
 }
 
 }  // namespace
