@@ -28,7 +28,7 @@ class GroupReduceMachine final : public Reducer {
   // a model.
   static constexpr Exchange kKept = 2;
   // Messages for exchanges further ahead than this change nothing but where their sender is.
-  static constexpr Exchange kAhead = 4;
+  static constexpr Exchange kAhead = 16;
   // Who is so far behind comes nearer by a model that it copies.
   static constexpr Exchange kNear = 16;
   // A member that was missed so often is not waited for until it is heard near our exchange.
@@ -72,6 +72,7 @@ class GroupReduceMachine final : public Reducer {
     unsigned missed = 0;
     // Exchanges that ended without it since one ended with it, although it said that it is further.
     unsigned not_followed = 0;
+    bool has_left_us = false;  // in an exchange of both, by what it said last of being further
     bool is_missing() const { return missed >= kMissedMax; }
   };
 
@@ -115,6 +116,8 @@ class GroupReduceMachine final : public Reducer {
 
   // Who is elsewhere (group_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress theirs);
+  bool has_left_us(Member member, Exchange theirs) const;
+  bool is_left_by_any() const;
   void pass_over_further(Member place);
   void look_ahead();
   void catch_up(AheadClaims::Further further);

@@ -209,7 +209,7 @@ TEST_P(OneThatTellsAGroup, OfFarExchangesAllocatesNothingAndMovesNothing) {
                                          reduce::Ahead{both}};
   const Member from = GetParam() ? mates()[0] : stranger();
   for (const reduce::What& what : all) {
-    for (const Exchange far : {Exchange{15}, Exchange{1} << 40, ~Exchange{0}}) {
+    for (const Exchange far : {11 + GroupReduceMachine::kAhead, Exchange{1} << 40, ~Exchange{0}}) {
       EXPECT_EQ(count<CatchUp>(tell(from, what, far)), 0U);
       EXPECT_EQ(machine_.machines(), machines);
     }
@@ -337,8 +337,8 @@ TEST_F(OneOfAGroup, WhoIsLateIsChargedAlsoInAnExchangeThatIsLeft) {
 TEST_F(OneOfAGroup, WhoCopiedAModelAsksItsGroupAtOnce) {
   (void)tell(stranger(30), reduce::Ahead{{0, 1}}, 30);
   begin();
-  const Member waits = mates(20)[0];
-  const auto moved = tell(waits, reduce::Register{}, 20);
+  const Member waits = mates(28)[0];
+  const auto moved = tell(waits, reduce::Register{}, 28);
   EXPECT_EQ(sent_notes<reduce::Wait>(moved, waits).size(), 1U);
   ASSERT_EQ(count<CatchUp>(moved), 1U);
   give(Copied{});

@@ -50,6 +50,27 @@ TEST(PeersInGroups, WithoutFaultsHaveTheBitsOfTheRecurrence) {
   }
 }
 
+// Nobody is late for anybody, however far those get whom chance does not draw with the slower ones.
+TEST(PeersInGroups, WhoIsAheadWithoutAFaultIsNotFollowed) {
+  for (const auto& [nodes, group] : {std::pair{6U, 2U}, {9U, 2U}, {9U, 3U}}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(fmt::format("{} in groups of {}, seed {}", nodes, group, seed));
+      PeerWorld world(in_groups(1'000, nodes, group, seed), seed);
+      world.phase = [&world] {
+        return world.rng.below(8) == 0 ? std::chrono::milliseconds(1 + world.rng.below(100)) : 1ms;
+      };
+      world.start_all();
+      world.publish(world.roster(1));
+      if (!world.run_until([&] { return world.all_finished(); }, 1h, "all have finished")) return;
+      const auto expected = simulated_models(world.experiment);
+      for (std::size_t i = 0; i < nodes; ++i) {
+        EXPECT_EQ(world.copies_begun(i), 0) << i;
+        EXPECT_EQ(world.model(i), expected[i]) << i;
+      }
+    }
+  }
+}
+
 // One of 16 takes 20 times as long for a phase. Until it has come, its group is where it was, and
 // all others have ended that exchange.
 TEST(PeersInGroups, AStragglerDelaysItsGroup) {
@@ -233,7 +254,7 @@ TEST(PeersInGroups, AreNotHeldUpForEver) {
     world.run_for(150s);
     const Exchange ended = exchange_of(world, 0) - before;
     if (undisturbed == 0) undisturbed = ended;
-    EXPECT_GT(ended, undisturbed * 3 / 4);
+    EXPECT_GT(ended, undisturbed / 2);
     for (std::size_t i = 0; i < 9; ++i) {
       if (i == kLiar) continue;
       for (const std::string& line : world.said(i)) {
@@ -434,7 +455,7 @@ INSTANTIATE_TEST_SUITE_P(
         Liars{"OneWhoIsAheadAndBehind", 5, 3, 1, false, 3, true, true},
         Liars{"OneWhoWithholdsFromFive", 5, 3, 1, false, 0, true},
         Liars{"OneWhoWithholdsInPairs", 6, 2, 1, false, 0, true},
-        Liars{"OneWhoRegistersAhead", 9, 3, 1, false, 3, false, false, true},
+        Liars{"OneWhoRegistersAhead", 9, 3, 1, false, 3, false, false, true, 2},
         Liars{"TwoWhoRegisterAhead", 5, 3, 2, false, 3, false, false, true, 1}),
     [](const auto& its) { return its.param.name; });
 
