@@ -424,36 +424,49 @@ void AsynchronousProtocol::ignore(Member from, const std::string& why) {
 }
 
 void AsynchronousProtocol::receive(Member from, const PairMessage& pair, const SharedBytes& data) {
+  const bool is_reply = pair.kind == PairMessage::Kind::kReply;
+  const auto message = read(from, pair, data);
+  // A quick neighbour asks a slow peer as often, and is not named.
+  const bool is_request = pair.kind == PairMessage::Kind::kRequest;
+  if (message && is_request && ++requests_[from] > kRequestsMax) return;
+  if (!message || !is_usual(from, *message)) {
+    if (is_reply && from == asked_) give_up();  // it has answered: another one is asked next
+    return;
+  }
+  if (auto line = left_out_.ended(from, phases_)) {
+    say(LogLevel::kWarning, std::move(*line));
+  }
+  const bool waited = algorithm_->waiting();
+  if (is_reply && !waited) ++traffic_.late;
+  transmit(algorithm_->receive(from, *message));
+  if (!waited || algorithm_->waiting()) return;
+  patience_.learn(to_seconds(now_ - asked_at_));
+  give_up_at_.reset();
+}
+
+// None: it cannot be of any use, which is said.
+std::optional<AsyncMessage<float>> AsynchronousProtocol::read(Member from, const PairMessage& pair,
+                                                              const SharedBytes& data) {
   const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
                                       pair.floats);
   if (!is_finite(values)) {
-    return ignore(from, fmt::format("{} sent what is not a number: ignored", names_[from]));
+    ignore(from, fmt::format("{} sent what is not a number: ignored", names_[from]));
+    return std::nullopt;
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
   const bool is_plausible = (packed.empty() || algorithm_->can_read(from, packed)) &&
                             (!pair.scalar || algorithm_->can_weigh(from, *pair.scalar));
   if (!is_plausible) {
-    return ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
-                                    run_.plan.traits.name));
+    ignore(from, fmt::format("{} sent what is no message of {}: ignored", names_[from],
+                             run_.plan.traits.name));
+    return std::nullopt;
   }
-  const AsyncMessage<float> message{.kind = kind_received(pair.kind),
-                                    .number = pair.number,
-                                    .vector = {values.begin(), values.end()},
-                                    .packed = {packed.begin(), packed.end()},
-                                    .scalar = pair.scalar.value_or(0),
-                                    .has_scalar = pair.scalar.has_value()};
-  // A quick neighbour asks a slow peer as often, and is not named.
-  if (pair.kind == PairMessage::Kind::kRequest && ++requests_[from] > kRequestsMax) return;
-  if (!is_usual(from, message)) return;
-  if (auto line = left_out_.ended(from, phases_)) {
-    say(LogLevel::kWarning, std::move(*line));
-  }
-  const bool waited = algorithm_->waiting();
-  if (pair.kind == PairMessage::Kind::kReply && !waited) ++traffic_.late;
-  transmit(algorithm_->receive(from, message));
-  if (!waited || algorithm_->waiting()) return;
-  patience_.learn(to_seconds(now_ - asked_at_));
-  give_up_at_.reset();
+  return AsyncMessage<float>{.kind = kind_received(pair.kind),
+                             .number = pair.number,
+                             .vector = {values.begin(), values.end()},
+                             .packed = {packed.begin(), packed.end()},
+                             .scalar = pair.scalar.value_or(0),
+                             .has_scalar = pair.scalar.has_value()};
 }
 
 // --- who is there -------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ class AsynchronousProtocol final : public ProtocolBase {
   bool take(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   void receive(Member from, const protocol::PairMessage& pair, const SharedBytes& data);
   bool is_usual(Member from, const AsyncMessage<float>& message);
+  std::optional<AsyncMessage<float>> read(Member from, const protocol::PairMessage& pair,
+                                          const SharedBytes& data);
   void ignore(Member from, const std::string& why);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
