@@ -20,8 +20,8 @@ namespace {
 // from where the others are.
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
-// Who is waited for is asked so often before it is given up, as a question may get lost.
 constexpr int kUnusualFactor = 8;  // times the pace
+// Who is waited for is asked so often before it is given up, as a question may get lost.
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
 constexpr int kLostInARow = 4;
@@ -239,7 +239,7 @@ bool ExchangeMachine::awaits(Member member) const {
   const auto found = neighbours_.find(member);
   if (found == neighbours_.end()) return true;
   const Neighbour& neighbour = found->second;
-  if (neighbour.missed || neighbour.given_up == exchange_) return false;
+  if (neighbour.missed || neighbour.given_up == exchange_ || is_left_out(neighbour)) return false;
   if (longest_wait(neighbour) == Duration::zero()) return false;
   // Never heard: it may be starting as we are. Later on only who can be reached is waited for.
   if (!neighbour.met) return is_starting() || (neighbour.reachable && is_linked(neighbour));
@@ -332,7 +332,8 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
       }
     }
     std::optional<Arrival> message = take_message(neighbour);
-    const bool came = message.has_value();
+    if (message) somebody_came_ = true;
+    const bool came = message.has_value() && !is_left_out(neighbour);
     if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
@@ -343,7 +344,27 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
   return inbox;
 }
 
+// Each time it is missed at first, and its message comes after all.
+void ExchangeMachine::contradict(Member member) {
+  Neighbour& neighbour = neighbours_[member];
+  const bool is_forgotten = exchange_ >= neighbour.contradicted_at + kErasFree * era_grid();
+  neighbour.contradicted_at = exchange_;
+  neighbour.contradictions = is_forgotten ? 1 : neighbour.contradictions + 1;
+  if (options_.loss_safe || neighbour.contradictions != kContradictionsMax + 1) return;
+  say(LogLevel::kWarning,
+      fmt::format(
+          "{} says again and again that it is far ahead, and is not: it is left out until it "
+          "does not for {}",
+          names_[member], counted(kErasFree * era_grid(), "exchange")));
+}
+
+bool ExchangeMachine::is_left_out(const Neighbour& neighbour) const {
+  return !options_.loss_safe && neighbour.contradictions > kContradictionsMax &&
+         exchange_ < neighbour.contradicted_at + kErasFree * era_grid();
+}
+
 void ExchangeMachine::mix() {
+  somebody_came_ = false;
   Mix mix{.exchange = exchange_, .inbox = take_inbox()};
   expected_count_ = static_cast<std::uint32_t>(mix.inbox.size());
   heard_count_ = static_cast<std::uint32_t>(
@@ -363,18 +384,22 @@ void ExchangeMachine::handle(const Mixed& mixed) {
   const Duration took = now_ - began_;
   if (shows_pace && quorum_.held()) quorum_.learn(took);
   ++exchange_;
+  const auto held_back = held_back_until();
   if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
     const bool is_unusual = quorum_.knows_pace() && took > kUnusualFactor * quorum_.pace({});
     ahead_.in_step(exchange_, now_, is_unusual ? took - quorum_.pace({}) : Duration::zero());
   } else {
-    ahead_.did(shows_pace ? took : std::min(took, quorum_.pace(work_)));
+    // Also the time for which the next one is held back is no time that we lost.
+    const bool is_whole = somebody_came_ && !gave_up_;
+    const Duration held = held_back ? *held_back - now_ : Duration::zero();
+    ahead_.did(held + (is_whole ? took : std::min(took, quorum_.pace(work_))));
   }
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals,
                   [this](const auto& a) { return a.first + kLateExchangesMax < exchange_; });
   }
   const auto others = others_come_at();
-  const auto until = std::max(others, held_back_until());  // none is before all others
+  const auto until = std::max(others, held_back);  // none is before all others
   if (!until || *until <= now_) return move_on();
   state_ = State::kPacing;
   resume_ = *until;
@@ -599,7 +624,7 @@ bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Sup
   neighbour.missed = false;
   neighbour.lost_in_a_row = 0;
   if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
-  follow(neighbour, exchange, support);
+  follow(member, exchange, support);
   // What the others send to who comes to a network that runs is on its way only now.
   if (was_starting && !is_starting()) patient_since_ = now_;
   return true;
@@ -612,14 +637,17 @@ void ExchangeMachine::go_back(Neighbour& neighbour, Exchange exchange) {
   neighbour.next = std::min(neighbour.next, exchange);
 }
 
-void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange,
-                             const protocol::Support& support) {
+void ExchangeMachine::follow(Member member, Exchange exchange, const protocol::Support& support) {
+  Neighbour& neighbour = neighbours_[member];
   // It took the model of a quorum: where it had gone without one is no progress.
   if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
   neighbour.support = support;
   neighbour.support_at = now_;
   // Not what is sent again: it took the model of a quorum that is not as far.
-  if (exchange + options_.resent + 1 < neighbour.latest) go_back(neighbour, exchange);
+  if (exchange + options_.resent + 1 < neighbour.latest) {
+    go_back(neighbour, exchange);
+    contradict(member);
+  }
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);
@@ -647,7 +675,7 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  hear_eras(from, eras_of(arrival.message));
+  if (!is_left_out(neighbours_[from])) hear_eras(from, eras_of(arrival.message));
   if (!wants(arrival.from, arrival.message.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
@@ -699,7 +727,7 @@ void ExchangeMachine::handle(const Asked& asked) {
   actions_.push_back(Answer{asked.from, asked.exchange, exchange_, has_sent(asked.exchange)});
   const auto found = neighbours_.find(asked.from);
   if (found == neighbours_.end() || !found->second.met || asked.exchange > last_) return;
-  follow(found->second, surely_past(asked.exchange), asked.support);
+  follow(asked.from, surely_past(asked.exchange), asked.support);
   mix_if_complete();
 }
 
@@ -713,7 +741,7 @@ void ExchangeMachine::handle(const Answered& answered) {
   const auto found = neighbours_.find(answered.from);
   if (found == neighbours_.end() || !found->second.met || answered.exchange > last_) return;
   Neighbour& neighbour = found->second;
-  follow(neighbour, surely_past(answered.exchange), answered.support);
+  follow(answered.from, surely_past(answered.exchange), answered.support);
   if (state_ != State::kWaiting || answered.asked != exchange_) return;
   const bool is_near =
       answered.exchange <= exchange_ && answered.exchange + options_.spread >= exchange_;

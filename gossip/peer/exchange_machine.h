@@ -177,6 +177,9 @@ struct ExchangeOptions {
 class ExchangeMachine {
  public:
   static constexpr std::size_t kErasFree = 4;
+  // A neighbour that says more often that it is far ahead, and is not, would cause one after the
+  // other: it is left out until it did not for 4 era_grid() exchanges.
+  static constexpr unsigned kContradictionsMax = 2;
 
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
   // of this support. The topology must outlive the machine.
@@ -239,6 +242,10 @@ class ExchangeMachine {
     std::optional<exchange::Exchange> wait_over;  // in this exchange
     SeldomLine lost_line;                         // its messages are lost
     bool present = true;  // its message came at the last mixing that it should have come for
+    // How often it said that it is far ahead and then that it is not, and our exchange when it did
+    // so last.
+    unsigned contradictions = 0;
+    exchange::Exchange contradicted_at = 0;
   };
 
   void handle(const exchange::Begin&);
@@ -278,13 +285,16 @@ class ExchangeMachine {
   std::optional<exchange::Arrival> take_message(Neighbour& neighbour);
   bool fits(const exchange::Arrival& arrival) const;
   bool is_sender_soon(exchange::Member member, exchange::Exchange until) const;
+  bool is_left_out(const Neighbour& neighbour) const;
+  void contradict(exchange::Member member);
   void settle_given_up(Neighbour& neighbour, exchange::Exchange exchange);
   void keep(exchange::Arrival arrival);
   void move_on();
   bool rejoin_majority();
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
-  void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
+  void follow(exchange::Member member, exchange::Exchange exchange,
+              const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
   bool is_heeded(const Neighbour& neighbour) const;
   bool is_past(const Neighbour& neighbour) const;
@@ -341,6 +351,7 @@ class ExchangeMachine {
   exchange::Exchange majority_from_ = 0;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
+  bool somebody_came_ = false;  // whether or not its message was of use
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).
   std::uint32_t era_ = 0;
   std::uint32_t next_era_ = 0;
