@@ -4,12 +4,13 @@
 # nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, the
 # rate falling by a cosine. Every row has the rates of one grid for seed 1, doubled or halved until
 # the best is none of its ends; the best is run with the other seeds.
-# usage: algorithms.sh [PROGRAM]       (half an hour on one core; STEPS, SEEDS, RATES, ALPHAS and JOBS,
-#        how many cells are made at once, to change)
+# usage: algorithms.sh [PROGRAM-OR-ITS-DIRECTORY]       (half an hour on one core; STEPS, SEEDS, RATES,
+#        ALPHAS and JOBS, how many cells are made at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-program=${1:-$root/build/release/bin/starling-gossip}
+. "$root/tests/bench/final_accuracy.sh"
+program=$(program_in "${1:-$root/build/release/bin}" starling-gossip)
 steps=${STEPS:-1000}
 seeds=${SEEDS:-1 2 3}
 rates=${RATES:-0.2 0.4}
@@ -37,17 +38,14 @@ rows=(
   'diloco|one-peer-exponential|--local-steps 10'
 )
 
-# Final accuracy, mean over the nodes, in per cent; "diverged" where it did not last.
+# Final accuracy, mean over the nodes.
 accuracy() {
-  local algorithm=$1 topology=$2 flags=$3 alpha=$4 rate=$5 seed=$6 graph=() value
+  local algorithm=$1 topology=$2 flags=$3 alpha=$4 rate=$5 seed=$6 graph=()
   [ "$topology" = - ] || graph=(--topology "$topology")
   # shellcheck disable=SC2086  # flags are words
-  value=$("$program" simulate --nodes 16 --algorithm "$algorithm" "${graph[@]}" $flags \
+  final_accuracy "$work" "$program" --nodes 16 --algorithm "$algorithm" "${graph[@]}" $flags \
     --model.kind mlp --schedule cosine --steps "$steps" --evaluate.every "$steps" --seed "$seed" \
-    --partition "balanced-dirichlet:alpha=$alpha,seed=$seed" --learning-rate "$rate" \
-    --threads 1 --format json 2>/dev/null |
-    grep -o '"eval_accuracy":[0-9.E+-]*' | tail -n 1 | cut -d : -f 2) || value=
-  if [ -n "$value" ]; then awk "BEGIN { printf \"%.2f\", 100 * $value }"; else echo diverged; fi
+    --partition "balanced-dirichlet:alpha=$alpha,seed=$seed" --learning-rate "$rate"
 }
 
 # "mean ± largest distance from it (rate)" over the seeds.
@@ -56,7 +54,7 @@ cell() {
   local least=${rates%% *} most=${rates##* } tried="$rates"
   while :; do
     for rate in $tried; do
-      value=$(accuracy "${row[@]}" "$rate" "${seeds%% *}")
+      value=$(accuracy "${row[@]}" "$rate" "${seeds%% *}") || return
       [ "$value" != diverged ] || continue
       if [ "$best" = diverged ] || awk "BEGIN { exit !($value > $best) }"; then
         best=$value best_rate=$rate
@@ -74,7 +72,9 @@ cell() {
   [ "$best" != diverged ] || { printf 'diverges'; return; }
   values=("$best")
   for seed in ${seeds#* }; do
-    [ "$seed" = "${seeds%% *}" ] || values+=("$(accuracy "${row[@]}" "$best_rate" "$seed")")
+    [ "$seed" != "${seeds%% *}" ] || continue
+    value=$(accuracy "${row[@]}" "$best_rate" "$seed") || return
+    values+=("$value")
   done
   printf '%s\n' "${values[@]}" | awk -v rate="$best_rate" '
     $1 == "diverged" { bad = 1 }
@@ -92,11 +92,11 @@ trap 'rm -rf "$work"' EXIT
 for index in "${!rows[@]}"; do
   IFS='|' read -r algorithm topology flags <<<"${rows[index]}"
   for alpha in $alphas; do
-    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    cell "$algorithm" "$topology" "$flags" "$alpha" >"$work/$index-$alpha" &
+    start_cell "$work" "$jobs" "$work/$index-$alpha" \
+      cell "$algorithm" "$topology" "$flags" "$alpha"
   done
 done
-wait
+end_cells "$work"
 
 printf '| algorithm | topology |'; printf ' alpha = %s |' $alphas; printf '\n|---|---|'; printf -- '---|%.0s' $alphas; printf '\n'
 for index in "${!rows[@]}"; do

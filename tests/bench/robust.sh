@@ -4,12 +4,13 @@
 # attack and robust rule. 16 nodes of which one lies, D-PSGD, an MLP of 32 hidden units on
 # Fashion-MNIST, 500 steps with the rate falling by a cosine, classes divided by PARTITION. Mean of
 # the seeds with the largest distance from it.
-# usage: robust.sh [PROGRAM]       (five minutes on two cores; STEPS, SEEDS, RATE, PARTITION, TOPOLOGIES
+# usage: robust.sh [PROGRAM-OR-ITS-DIRECTORY]       (five minutes on two cores; STEPS, SEEDS, RATE, PARTITION, TOPOLOGIES
 #        and JOBS, how many runs at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-program=${1:-$root/build/release/bin/starling-gossip}
+. "$root/tests/bench/final_accuracy.sh"
+program=$(program_in "${1:-$root/build/release/bin}" starling-gossip)
 steps=${STEPS:-500}
 seeds=${SEEDS:-1 2 3}
 rate=${RATE:-0.2}
@@ -19,21 +20,23 @@ jobs=${JOBS:-$(nproc)}
 rules='off clip remove'
 attacks='none sign-flip alie outlier'
 
-# Final accuracy, mean over the honest nodes, in per cent; "diverged" where the run ended before.
+# Final accuracy, mean over the honest nodes.
 accuracy() {
-  local topology=$1 rule=$2 attack=$3 seed=$4 separator=: value
+  local topology=$1 rule=$2 attack=$3 seed=$4 separator=:
   [[ $partition != *:* ]] || separator=,
-  value=$("$program" simulate --nodes 16 --topology "$topology" --model.kind mlp --model.hidden 32 \
-    --schedule cosine --steps "$steps" --evaluate.every "$steps" --learning-rate "$rate" \
-    --seed "$seed" --partition "$partition${separator}seed=$seed" --robust "$rule" --attack "$attack" \
-    --threads 1 --format json 2>/dev/null |
-    grep -o '"eval_accuracy":[0-9.E+-]*' | tail -n 1 | cut -d : -f 2) || value=
-  if [ -n "$value" ]; then awk "BEGIN { printf \"%.2f\n\", 100 * $value }"; else echo diverged; fi
+  final_accuracy "$work" "$program" --nodes 16 --topology "$topology" --model.kind mlp \
+    --model.hidden 32 --schedule cosine --steps "$steps" --evaluate.every "$steps" \
+    --learning-rate "$rate" --seed "$seed" --partition "$partition${separator}seed=$seed" \
+    --robust "$rule" --attack "$attack"
 }
 
 cell() {
-  local seed
-  for seed in $seeds; do accuracy "$@" "$seed"; done | awk '
+  local seed value values=()
+  for seed in $seeds; do
+    value=$(accuracy "$@" "$seed") || return
+    values+=("$value")
+  done
+  printf '%s\n' "${values[@]}" | awk '
     $1 == "diverged" { bad = 1 }
     { v[NR] = $1; sum += $1 }
     END {
@@ -49,12 +52,12 @@ trap 'rm -rf "$work"' EXIT
 for topology in $topologies; do
   for rule in $rules; do
     for attack in $attacks; do
-      while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-      cell "$topology" "$rule" "$attack" >"$work/$topology-$rule-$attack" &
+      start_cell "$work" "$jobs" "$work/$topology-$rule-$attack" \
+        cell "$topology" "$rule" "$attack"
     done
   done
 done
-wait
+end_cells "$work"
 
 printf '| topology | rule | no attack | sign-flip | alie | outlier |\n|---|---|---|---|---|---|\n'
 for topology in $topologies; do
