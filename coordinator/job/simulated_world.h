@@ -83,6 +83,9 @@ class SimulatedWorld {
   // Of the coordinator, in order; they do not overlap.
   const std::vector<Absence>& absences() const { return absences_; }
 
+  std::uint32_t clients() const { return coordinator(); }
+  // Else network.coordinator-bandwidth says what the coordinator's link has.
+  bool draws_coordinator_bandwidth() const { return !coordinator_bandwidth_; }
   const sim::Network& network() const { return network_; }
   const sim::Population& population() const { return population_; }
 

@@ -106,6 +106,19 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
                   world.coordinator_seconds(bytes), counted(last.cohort.size(), "client")));
 }
 
+// The links between the coordinator and each client, and with a fallback network those between
+// clients.
+sim::Pairs written_pairs(const SimulatedWorld& world, const Job& job) {
+  const std::uint32_t coordinator = world.clients();
+  const bool clients_gossip = job.fallback.enabled() && coordinator < sim::kAllPairsMax;
+  if (clients_gossip) return sim::all_pairs(coordinator + 1);
+  sim::Pairs pairs;
+  for (std::uint32_t client = 0; client < coordinator; ++client) {
+    pairs.emplace_back(client, coordinator);
+  }
+  return pairs;
+}
+
 std::string to_text(const boost::json::value& run) { return boost::json::serialize(run) + "\n"; }
 
 // What run.json has of a run that has not begun.
@@ -162,7 +175,10 @@ class SimulatedRun {
       result.error =
           explain_deadline(*result.error, simulation_.context, *simulation_.world, rounds);
     }
-    if (output_ != nullptr) STARLING_TRY(output_->finish(to_text(result.run), damaged_));
+    if (output_ != nullptr) {
+      if (simulation_.world) STARLING_TRY(write_values(*simulation_.world));
+      STARLING_TRY(output_->finish(to_text(result.run), damaged_));
+    }
     if (result.warning.empty()) result.warning = damage_warning();
     return result;
   }
@@ -205,6 +221,17 @@ class SimulatedRun {
       damaged_.push_back(round);
     }
     return {};
+  }
+
+  Result<void> write_values(const SimulatedWorld& world) const {
+    const std::uint32_t clients = world.clients();
+    return output_->write_values(
+        {.network = world.network(),
+         .access_links = world.draws_coordinator_bandwidth() ? clients + 1 : clients,
+         .pairs = written_pairs(world, simulation_.context.job),
+         .population = world.population(),
+         .nodes = clients,
+         .until = to_seconds(simulator_.now() - TimePoint{})});
   }
 
   // Again at the end: many lines may have come since.

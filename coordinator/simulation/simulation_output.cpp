@@ -142,8 +142,9 @@ Result<SimulationOutput> SimulationOutput::begin(const std::filesystem::path& di
 }
 
 std::vector<std::string> SimulationOutput::files() {
-  return {report::kUnfinishedFile, "checkpoint.state", "models",          "run.json",
-          "report.html",           "curves",           report::kSumsFile, report::kCheckedFile};
+  return {report::kUnfinishedFile, "checkpoint.state", "models",      "run.json", sim::kLinksFile,
+          sim::kSpeedsFile,        sim::kPresenceFile, "report.html", "curves",   report::kSumsFile,
+          report::kCheckedFile};
 }
 
 Result<void> SimulationOutput::begin_again() {
@@ -159,11 +160,17 @@ Result<void> SimulationOutput::write_unfinished(const std::string& record) const
   return write_durably(directory_ / report::kUnfinishedFile, as_bytes(record));
 }
 
+Result<void> SimulationOutput::write_values(const sim::WrittenValues& values) const {
+  return sim::write_values(directory_, values);
+}
+
 Result<void> SimulationOutput::finish(const std::string& record,
                                       std::span<const Round> damaged) const {
   // run.json says that all is there, so it comes last.
   STARLING_TRY(report::write_report(directory_, report::RunKind::kFederated, record));
-  STARLING_TRY(report::write_sums(directory_, model_names(models(), damaged), "run.json", record));
+  std::vector<std::string> names = model_names(models(), damaged);
+  names.insert(names.end(), {sim::kLinksFile, sim::kSpeedsFile, sim::kPresenceFile});
+  STARLING_TRY(report::write_sums(directory_, names, "run.json", record));
   STARLING_TRY(write_durably(directory_ / "run.json", as_bytes(record)));
   STARLING_TRY(remove_durably(checkpoint()));
   return remove_durably(directory_ / report::kUnfinishedFile);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of a simulated run: models/ while it runs, at its end report.html and run.json.
+// The directory of a simulated run: models/ while it runs, at its end what was drawn for links and
+// nodes (core/sim/written_values.h), report.html and run.json.
 // Until then unfinished.json says which run it is and what it has measured, and checkpoint.state
 // has what another process needs to go on (simulation_journal.h).
 #pragma once
@@ -16,6 +17,7 @@
 #include "core/base/directory_lock.h"
 #include "core/base/disk.h"
 #include "core/base/settings.h"
+#include "core/sim/written_values.h"
 #include "core/store/records.h"
 
 namespace starling::coordinator {
@@ -63,6 +65,8 @@ class SimulationOutput {
   std::filesystem::path checkpoint() const { return directory_ / "checkpoint.state"; }
   // What the run has measured so far.
   [[nodiscard]] Result<void> write_unfinished(const std::string& record) const;
+  // What was drawn for links and nodes; before finish().
+  [[nodiscard]] Result<void> write_values(const sim::WrittenValues& values) const;
   // `damaged`: rounds whose models are not as they were written.
   [[nodiscard]] Result<void> finish(const std::string& record,
                                     std::span<const Round> damaged) const;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "core/base/durable_file.h"
 #include "core/sim/distribution.h"
 
 namespace starling::sim {
@@ -41,10 +42,22 @@ void add_rows(std::string& text, std::uint32_t from, std::uint32_t to,
   for (const std::string& row : rows) text += std::to_string(from) + "," + std::to_string(to) + row;
 }
 
+Result<void> write_unless_empty(const std::filesystem::path& path, const std::string& text) {
+  if (text.empty()) return {};
+  return write_durably(path, as_bytes(text));
+}
+
 }  // namespace
 
-std::string links_to_csv(const Network& network, std::uint32_t nodes,
-                         const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs) {
+Pairs all_pairs(std::uint32_t nodes) {
+  Pairs pairs;
+  for (std::uint32_t a = 0; a < nodes; ++a) {
+    for (std::uint32_t b = a + 1; b < nodes; ++b) pairs.emplace_back(a, b);
+  }
+  return pairs;
+}
+
+std::string links_to_csv(const Network& network, std::uint32_t nodes, const Pairs& pairs) {
   std::string rows;
   for (std::uint32_t node = 0; node < nodes && network.bandwidths_differ(); ++node) {
     rows += std::to_string(node) + (network.links_change() ? ",,,," : ",,,") +
@@ -89,6 +102,15 @@ std::string presence_to_csv(const Population& population, std::uint32_t nodes, d
     }
   }
   return "node,joins,leaves\n" + rows;
+}
+
+Result<void> write_values(const std::filesystem::path& directory, const WrittenValues& values) {
+  STARLING_TRY(write_unless_empty(directory / kLinksFile,
+                                  links_to_csv(values.network, values.access_links, values.pairs)));
+  STARLING_TRY(
+      write_unless_empty(directory / kSpeedsFile, speeds_to_csv(values.population, values.nodes)));
+  return write_unless_empty(directory / kPresenceFile,
+                            presence_to_csv(values.population, values.nodes, values.until));
 }
 
 }  // namespace starling::sim

@@ -54,18 +54,10 @@ boost::json::object totals_to_json(const SimulationResult& result) {
 
 // All pairs of nodes, or in large networks those that an edge joins in some step of the topology's
 // period: what the run used, unless nodes find each other.
-constexpr Node kAllPairsMax = 512;
-using Pairs = std::vector<std::pair<Node, Node>>;
-
-Result<Pairs> written_pairs(const Experiment& experiment) {
-  Pairs pairs;
+Result<sim::Pairs> written_pairs(const Experiment& experiment) {
   const Node nodes = experiment.nodes();
-  if (nodes <= kAllPairsMax) {
-    for (Node a = 0; a < nodes; ++a) {
-      for (Node b = a + 1; b < nodes; ++b) pairs.emplace_back(a, b);
-    }
-    return pairs;
-  }
+  if (nodes <= sim::kAllPairsMax) return sim::all_pairs(nodes);
+  sim::Pairs pairs;
   if (!experiment.topology || experiment.topology->period() == 0) return pairs;
   STARLING_ASSIGN(const auto edges, topologies::union_graph(*experiment.topology));
   for (Node a = 0; a < nodes; ++a) {
@@ -74,11 +66,6 @@ Result<Pairs> written_pairs(const Experiment& experiment) {
   std::ranges::sort(pairs);
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   return pairs;
-}
-
-Result<void> write_unless_empty(const std::filesystem::path& path, const std::string& text) {
-  if (text.empty()) return {};
-  return write_durably(path, as_bytes(text));
 }
 
 // Holds nothing, or what a crash left before anything was written.
@@ -213,18 +200,12 @@ std::filesystem::path RunWriter::checkpoint_in(const std::filesystem::path& dire
 }
 
 std::vector<std::string> RunWriter::files() {
-  return {report::kUnfinishedFile,
-          report::kCheckpointFile,
-          "metrics.jsonl",
-          "model.safetensors",
-          "topology.svg",
-          "links.csv",
-          "speeds.csv",
-          "presence.csv",
-          "report.html",
-          "curves",
-          report::kSumsFile,
-          report::kCheckedFile,
+  return {report::kUnfinishedFile, report::kCheckpointFile,
+          "metrics.jsonl",         "model.safetensors",
+          "topology.svg",          sim::kLinksFile,
+          sim::kSpeedsFile,        sim::kPresenceFile,
+          "report.html",           "curves",
+          report::kSumsFile,       report::kCheckedFile,
           "summary.json"};
 }
 
@@ -253,14 +234,13 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   } else {
     summary["topology"] = nullptr;
   }
-  STARLING_ASSIGN(const Pairs pairs, written_pairs(experiment));
-  STARLING_TRY(write_unless_empty(
-      directory_ / "links.csv", sim::links_to_csv(experiment.network, experiment.nodes(), pairs)));
-  STARLING_TRY(write_unless_empty(directory_ / "speeds.csv",
-                                  sim::speeds_to_csv(experiment.population, experiment.nodes())));
-  STARLING_TRY(write_unless_empty(directory_ / "presence.csv",
-                                  sim::presence_to_csv(experiment.population, experiment.nodes(),
-                                                       result.totals.virtual_seconds)));
+  STARLING_ASSIGN(sim::Pairs pairs, written_pairs(experiment));
+  STARLING_TRY(sim::write_values(directory_, {.network = experiment.network,
+                                              .access_links = experiment.nodes(),
+                                              .pairs = std::move(pairs),
+                                              .population = experiment.population,
+                                              .nodes = experiment.nodes(),
+                                              .until = result.totals.virtual_seconds}));
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
                                  {"step", std::to_string(result.totals.step)}};
@@ -271,7 +251,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   const std::string text = boost::json::serialize(summary) + "\n";
   STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
   const std::vector<std::string> names = {"metrics.jsonl", "model.safetensors", "topology.svg",
-                                          "links.csv",     "speeds.csv",        "presence.csv"};
+                                          sim::kLinksFile, sim::kSpeedsFile,    sim::kPresenceFile};
   STARLING_TRY(report::write_sums(directory_, names, "summary.json", text));
   STARLING_TRY(write_durably(directory_ / "summary.json", as_bytes(text)));
   STARLING_TRY(remove_durably(directory_ / report::kCheckpointFile));

@@ -2,17 +2,24 @@
 // A federation on modelled links and nodes, against times computed by hand.
 #include "coordinator/job/simulated_world.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "coordinator/simulation/simulate.h"
+#include "core/base/durable_file.h"
+#include "core/report/file_sums.h"
+#include "core/sim/written_values.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Kind = SimulatedWorld::Kind;
 using Way = SimulatedWorld::Way;
 
@@ -306,6 +313,173 @@ TEST(SimulatedFederation, ADeadlineThatTheLinksCannotMeetIsExplained) {
                                           "round.deadline"),
             std::string::npos)
       << result->error->message();
+}
+
+// --- what was drawn -----------------------------------------------------------------------------
+
+class DrawnValues : public ::testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& out, const char* name) const {
+    return directory_.path() / out / name;
+  }
+  std::string text(const std::string& out, const char* name) const {
+    const auto read = read_text_file(file(out, name), 1 << 20);
+    return read ? *read : "";
+  }
+  std::vector<std::string> written(const std::string& out) const {
+    std::vector<std::string> names;
+    for (const char* name : {sim::kLinksFile, sim::kSpeedsFile, sim::kPresenceFile}) {
+      if (std::filesystem::exists(file(out, name))) names.emplace_back(name);
+    }
+    return names;
+  }
+
+  boost::json::value run_into(const std::string& out, const Job& job,
+                              const std::optional<WorldOptions>& world,
+                              std::size_t clients = kClients) const {
+    const SystemClock clock;
+    SimulateOptions options{.clients = clients, .world = world};
+    options.out = directory_.path() / out;
+    const auto result = simulate(job, options, clock, {});
+    EXPECT_TRUE(result) << (result ? "" : result.error().message());
+    EXPECT_FALSE(result->error) << result->error->message();
+    return result->run;
+  }
+
+  // A world whose links and nodes differ by what the run wrote alone. What is drawn for each
+  // message and step is as before.
+  WorldOptions given_back(const std::string& out, const WorldOptions& drawn_as) const {
+    WorldOptions given = constant_world();
+    given.network.jitter = drawn_as.network.jitter;
+    given.nodes.step_time = drawn_as.nodes.step_time;
+    given.nodes.step_jitter = drawn_as.nodes.step_jitter;
+    given.coordinator_link = drawn_as.coordinator_link;
+    given.network.links = file(out, sim::kLinksFile).string();
+    given.nodes.speeds = file(out, sim::kSpeedsFile).string();
+    given.nodes.presence = file(out, sim::kPresenceFile).string();
+    return given;
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+// Clients may fail to report in time, so that the models depend on links and nodes.
+Job patient_job() {
+  Job job = small_job();
+  job.job.rounds = 12;
+  job.data.dataset = "synthetic:rows=400,classes=4,features=20";
+  job.round.min_updates = 2;
+  job.round.deadline = 3s;
+  job.round.reconnect_grace = 500ms;
+  job.round.attempts_max = 1000;
+  return job;
+}
+
+WorldOptions drawn_world() {
+  WorldOptions world;
+  world.network.latency = "lognormal:50ms,0.5";
+  world.network.jitter = "exponential:10ms";
+  world.network.bandwidth = "uniform:200kB/s,5MB/s";
+  world.network.loss = 0.05;
+  world.nodes.step_time = 200ms;
+  world.nodes.speed = "uniform:0.5,2";
+  world.nodes.step_jitter = "exponential:1";
+  world.nodes.stragglers = 0.25;
+  world.nodes.crash_every = 4s;
+  world.nodes.return_after = 1s;
+  return world;
+}
+
+TEST_F(DrawnValues, AreWrittenAsTheRunUsedThem) {
+  const boost::json::value ran = run_into("run", patient_job(), drawn_world());
+  ASSERT_THAT(written("run"), ElementsAre("links.csv", "speeds.csv", "presence.csv"));
+  WorldOptions given = given_back("run", drawn_world());
+  const SimulatedWorld drawn = SimulatedWorld::make(drawn_world(), kClients, 1).value();
+  const SimulatedWorld read = SimulatedWorld::make(given, kClients, 99).value();
+  for (std::uint32_t node = 0; node <= kClients; ++node) {
+    EXPECT_EQ(read.network().bandwidth(node), drawn.network().bandwidth(node));
+  }
+  const double end = ends(ran).back();
+  for (std::uint32_t client = 0; client < kClients; ++client) {
+    for (const auto& [from, to] : {std::pair(client, 4U), std::pair(4U, client)}) {
+      EXPECT_EQ(read.network().latency(from, to), drawn.network().latency(from, to));
+      EXPECT_EQ(read.network().loss(from, to), 0.05);
+    }
+    EXPECT_EQ(read.population().speed(client), drawn.population().speed(client));
+    EXPECT_EQ(read.population().changes(client, end), drawn.population().changes(client, end));
+    EXPECT_GE(drawn.population().changes(client, end).size(), 3U) << "nobody crashes";
+  }
+  EXPECT_THAT(report::changed_files(directory_.path() / "run"), ElementsAre());
+  const std::string sums = text("run", report::kSumsFile);
+  for (const std::string& name : written("run")) EXPECT_THAT(sums, HasSubstr("  " + name + "\n"));
+  std::ofstream(file("run", sim::kSpeedsFile), std::ios::app) << "\n";
+  EXPECT_THAT(report::changed_files(directory_.path() / "run"), ElementsAre("speeds.csv"));
+}
+
+TEST_F(DrawnValues, GivenBackMakeTheSameRun) {
+  const Job job = patient_job();
+  const boost::json::value drawn = run_into("drawn", job, drawn_world());
+  const boost::json::value again = run_into("again", job, given_back("drawn", drawn_world()));
+  EXPECT_EQ(models(drawn).size(), 12U);
+  EXPECT_EQ(models(again), models(drawn));
+  EXPECT_EQ(ends(again), ends(drawn));
+  for (const char* name : {sim::kLinksFile, sim::kSpeedsFile, sim::kPresenceFile}) {
+    EXPECT_EQ(text("again", name), text("drawn", name)) << name;
+  }
+  WorldOptions without = constant_world();
+  without.nodes.step_time = drawn_world().nodes.step_time;
+  EXPECT_NE(models(run_into("without", job, without)), models(drawn))
+      << "the models do not depend on what was drawn";
+}
+
+TEST_F(DrawnValues, AreWrittenWhereLinksOrNodesDiffer) {
+  run_into("no-world", small_job(), std::nullopt);
+  EXPECT_THAT(written("no-world"), ElementsAre());
+  run_into("alike", small_job(), constant_world());
+  EXPECT_THAT(written("alike"), ElementsAre());
+  WorldOptions world = constant_world();
+  world.nodes.stragglers = 0.5;
+  run_into("stragglers", small_job(), world);
+  EXPECT_THAT(written("stragglers"), ElementsAre("speeds.csv"));
+}
+
+// It is a setting: the file has no row that would say another one.
+TEST_F(DrawnValues, LeaveOutTheCoordinatorsLinkThatWasSaid) {
+  WorldOptions world = constant_world();
+  world.network.bandwidth = "uniform:200kB/s,5MB/s";
+  run_into("drawn", small_job(), world);
+  EXPECT_THAT(text("drawn", sim::kLinksFile), HasSubstr("\n4,,,"));
+  world.coordinator_link.coordinator_bandwidth = "1GB/s";
+  const boost::json::value said = run_into("said", small_job(), world);
+  EXPECT_THAT(text("said", sim::kLinksFile), HasSubstr("\n3,,,"));
+  EXPECT_THAT(text("said", sim::kLinksFile), Not(HasSubstr("\n4,,,")));
+  WorldOptions given = constant_world();
+  given.coordinator_link = world.coordinator_link;
+  given.network.links = file("said", sim::kLinksFile).string();
+  EXPECT_EQ(ends(run_into("again", small_job(), given)), ends(said));
+}
+
+// Clients that gossip while the coordinator is away use the links between them.
+TEST_F(DrawnValues, HaveTheLinksBetweenClientsOfAFallbackNetwork) {
+  Job job = patient_job();
+  job.round.deadline = 60s;
+  WorldOptions world = constant_world();
+  world.network.latency = "lognormal:50ms,0.5";
+  run_into("alone", job, world);
+  EXPECT_THAT(text("alone", sim::kLinksFile), HasSubstr("\n2,4,"));
+  EXPECT_THAT(text("alone", sim::kLinksFile), Not(HasSubstr("\n2,3,")));
+  job.fallback.topology = "ring";
+  job.fallback.after = 2s;
+  job.fallback.local_steps = 2;
+  world.coordinator_link.coordinator_away = "2s+30s";
+  const boost::json::value gossiped = run_into("fallback", job, world);
+  EXPECT_THAT(text("fallback", sim::kLinksFile), HasSubstr("\n2,3,"));
+  WorldOptions given = world;
+  given.network.latency = constant_world().network.latency;
+  given.network.links = file("fallback", sim::kLinksFile).string();
+  const boost::json::value again = run_into("again", job, given);
+  EXPECT_EQ(models(again), models(gossiped));
+  EXPECT_EQ(ends(again), ends(gossiped));
 }
 
 }  // namespace

@@ -160,12 +160,8 @@ TEST_F(LinkFile, WhatIsWrittenIsReadAsTheSameWorld) {
                                .loss = 0.1,
                                .links = some};
   const Network drawn = make(options);
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
-  for (std::uint32_t a = 0; a < 4; ++a) {
-    for (std::uint32_t b = a + 1; b < 4; ++b) pairs.emplace_back(a, b);
-  }
   NetworkOptions given = options;
-  given.links = write(links_to_csv(drawn, 4, pairs), "written.csv");
+  given.links = write(links_to_csv(drawn, 4, all_pairs(4)), "written.csv");
   const Network read = *Network::make(given, 4, 2);
   for (std::uint32_t a = 0; a < 4; ++a) {
     EXPECT_EQ(read.bandwidth(a), drawn.bandwidth(a));
