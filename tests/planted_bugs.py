@@ -16,10 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
-# The first failure ends a bug's turn. First the program that tests the folder of the bug's file, where
+# The first failure ends a bug's turn. First the programs that test the folder of the bug's file, where
 # that is not the one below.
-OF_FOLDER = {"gossip/collective": "gossip_collective_test", "gossip/algorithms": "gossip_robust_test",
-             "core/identity": "identity_test"}
+OF_FOLDER = {"gossip/collective": ["gossip_collective_test", "gossip_collective_faults_test"],
+             "gossip/algorithms": ["gossip_robust_test"], "core/identity": ["identity_test"]}
 # Of whole peers: the machines and their rules, networks from seeds, and last what takes long, or real
 # links and their time.
 OF_PEERS = "gossip_peer_test"
@@ -116,7 +116,7 @@ def test(programs, number, folders, seeds, seeds_only, log):
         command = [programs / program, "--gtest_fail_fast", f"--gtest_filter={tests}"]
         return command, shows | (more or {})
 
-    steps = [step(OF_FOLDER[folder]) for folder in folders if folder in OF_FOLDER]
+    steps = [step(program) for folder in folders for program in OF_FOLDER.get(folder, [])]
     steps += [step(OF_PEERS, MACHINES), step(OF_PEERS, NETWORKS)]
     with_seeds = []
     for begin in range(1, seeds + 1, SEEDS_AT_A_TIME):
@@ -162,7 +162,7 @@ def main():
     if run(["cmake", "--preset", "release", "-DSTARLING_TEST_SET=unit"], copy, log) != 0:
         sys.exit(f"error: the copy cannot be configured: see {log}")
     if run(["cmake", "--build", "build/release", "--parallel", str(arguments.jobs), "--target",
-            OF_PEERS, *OF_FOLDER.values()], copy, log) != 0:
+            OF_PEERS, *sum(OF_FOLDER.values(), [])], copy, log) != 0:
         sys.exit(f"error: the copy cannot be built: see {log}")
     programs = copy / "build" / "release" / "bin"
 

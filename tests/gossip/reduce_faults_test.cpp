@@ -351,6 +351,22 @@ TEST(AllReduceFaults, AMissedMeanIsAskedForUntilSomebodySendsIt) {
   EXPECT_TRUE(std::holds_alternative<Finished>(machine.on(mean, now).back()));
 }
 
+// The list's own deadline passes before the others are asked, half of a piece's wait later.
+TEST(AllReduceFaults, AListIsNotAwaitedForAsLongAsAPiece) {
+  AllReduceOptions options;
+  options.pieces.initial = options.pieces.max = 10min;
+  AllReduceMachine machine(options, 1, 2, testing::member_names(3));
+  TimePoint now{};
+  for (const Member m : {0U, 1U}) (void)machine.on(note(m, reduce::AskProgress{}, 3, 0), now);
+  auto actions = machine.on(Begin{testing::at(3), share({1, 2})}, now);
+  ASSERT_EQ(sent_notes<reduce::Register>(actions, 0).size(), 1U);
+  while (sent_notes<reduce::Register>(actions, 1).empty() && now < TimePoint{} + 1h) {
+    now = *machine.next_deadline();
+    actions = machine.on(Tick{}, now);
+  }
+  EXPECT_LE(now - TimePoint{}, options.answer);
+}
+
 // To the gatherer that was silent, until another sent its list; not from the clock's zero on.
 TEST(AllReduceFaults, AWaitForAGathererIsChargedOnce) {
   TimePoint now = TimePoint{} + 5h;

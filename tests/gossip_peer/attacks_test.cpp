@@ -377,6 +377,45 @@ TEST_P(OneOfFiveAttacks, ByRefusingToSomeOrAll) {
 
 TEST_P(OneOfFiveAttacks, WithAFloodOfSmallFrames) { expect_unharmed(attacked("flood", flood)); }
 
+// Where state is shared along edges it begins anew for all when a member comes or goes. The member
+// at the end of a path has one neighbour, which asks it every other time.
+class OneOfOthersAttacks : public OneOfFiveAttacks {
+ protected:
+  void SetUp() override { use("balanced-dirichlet:alpha=0.1"); }
+};
+
+TEST_P(OneOfOthersAttacks, ByClaimingTheEndOrWithHugeNumbers) {
+  const Outcome ahead =
+      attacked("the end", [](PeerWorld& world) { claim_to_be_at(world, kSteps); });
+  const Outcome twice =
+      attacked("3e38 twice", [](PeerWorld& world) { falsify_twice(world, 3e38F); });
+  const Outcome gone = attacked("gone", [](PeerWorld& world) {
+    world.at(500ms, [&world] {
+      for (Member to = 0; to < kLiar; ++to) {
+        world.network.cut(world.peers[kLiar]->name, world.peers[to]->name);
+        world.network.cut(world.peers[to]->name, world.peers[kLiar]->name);
+      }
+    });
+  });
+  // CHOCO's nodes differ, and more where one is gone.
+  const double least =
+      std::min(undisturbed.mean() - kPoints, *std::ranges::min_element(gone.accuracy));
+  for (const Outcome* const outcome : {&ahead, &twice}) {
+    for (std::size_t i = 0; i < kLiar; ++i) {
+      EXPECT_GE(outcome->accuracy[i], least) << i;
+      EXPECT_EQ(outcome->trained[i], undisturbed.trained[i]) << i;
+      for (const char* name : {"node-01", "node-02", "node-03", "node-04"}) {
+        EXPECT_THAT(outcome->said[i], Each(Not(AnyOf(HasSubstr(fmt::format("{} says", name)),
+                                                     HasSubstr(fmt::format("{} sent", name)),
+                                                     HasSubstr(fmt::format("as {} was", name))))));
+      }
+    }
+  }
+  EXPECT_THAT(twice.said, Contains(Contains(HasSubstr("node-05 sent"))));
+  if (GetParam().algorithm == std::string("ad-psgd")) return;
+  EXPECT_THAT(ahead.said, Contains(Contains(HasSubstr("node-05 says again and again"))));
+}
+
 // Models that are spoilt would be seen: within what is usual nothing but robust rules stops a liar.
 TEST(Attacks, SignsThatAreTurnedAreSeenInTheAccuracy) {
   PeerWorld world(network("dpsgd", "complete"), 5);
@@ -390,16 +429,22 @@ TEST(Attacks, SignsThatAreTurnedAreSeenInTheAccuracy) {
   EXPECT_LT(finish(world).mean(), 50);
 }
 
+std::string name_of(const ::testing::TestParamInfo<Setting>& test) {
+  std::string name = test.param.algorithm;
+  std::erase_if(name, [](char c) { return c == '-' || c == ':' || c == '='; });
+  return name + "_" + test.param.topology;
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, OneOfFiveAttacks,
                          ::testing::Values(Setting{"dpsgd", "ring"}, Setting{"dpsgd", "complete"},
                                            Setting{"all-reduce", "ring"},
                                            Setting{"all-reduce:group=3", "complete"}),
-                         [](const auto& test) {
-                           std::string name = test.param.algorithm;
-                           std::erase_if(name,
-                                         [](char c) { return c == '-' || c == ':' || c == '='; });
-                           return name + "_" + test.param.topology;
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Algorithms, OneOfOthersAttacks,
+                         ::testing::Values(Setting{"choco", "ring"},
+                                           Setting{"gradient-tracking", "ring"},
+                                           Setting{"d2", "ring"}, Setting{"ad-psgd", "path"}),
+                         name_of);
 
 }  // namespace
 }  // namespace starling::gossip
