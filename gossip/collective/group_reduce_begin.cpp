@@ -41,7 +41,7 @@ void GroupReduceMachine::begin_now() {
   claims_.begin(at_, now_);
   if (std::exchange(copied_, false)) {
     claims_.pace().took(exchange, now_);
-    away_until_ = exchange + kAhead;
+    away_until_ = exchange + ahead_max();
     tell_put_off();
     // A mean that was held apart is of no exchange of a quorum, also of one with the same number.
     if (exchange == former && find(exchange) != nullptr) groups_.at(exchange).machine.forget_mean();
@@ -82,7 +82,7 @@ void GroupReduceMachine::forget_groups(Exchange former) {
       }
       return true;
     }
-    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + kAhead;
+    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + ahead_max();
   });
 }
 

@@ -147,7 +147,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
   if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, note.at);
-  if (exchange > at_.exchange + kAhead) {
+  if (exchange > at_.exchange + ahead_max()) {
     // It waits for us a while, since we are here, and so does not run away.
     if (asks) {
       put_off_[came.from] = exchange;

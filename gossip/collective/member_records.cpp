@@ -49,6 +49,11 @@ Duration MemberRecords::owed(const std::string& member, TimePoint now) const {
   return owed;
 }
 
+bool MemberRecords::has_waits(TimePoint now) const {
+  return std::ranges::any_of(
+      waits_, [now](const auto& entry) { return entry.second.owed(now) > Duration::zero(); });
+}
+
 std::set<std::string> MemberRecords::over_budget(const std::string& self, TimePoint now) const {
   std::set<std::string> over;
   while (over.size() < options_.over_max) {

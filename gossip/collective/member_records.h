@@ -39,6 +39,8 @@ class MemberRecords {
   void came(const std::string& by, const std::string& of, TimePoint now);
   // What all waits come to that it had a part in.
   Duration owed(const std::string& member, TimePoint now) const;
+  // Whether any wait is remembered.
+  bool has_waits(TimePoint now) const;
   // Who has used up its budget. The one that owes most is taken out with all waits that it had a
   // part in, until nobody owes as much: who held up many is the cause, and not each of these. Of
   // the two of one wait the one that was waited for is taken. Never `self`.

@@ -20,6 +20,13 @@ class Records : public ::testing::Test {
   TimePoint now_{1000s};
 };
 
+TEST_F(Records, AWaitIsRememberedUntilItIsForgiven) {
+  EXPECT_FALSE(records_.has_waits(now_));
+  records_.waited("g", "l", 2s, now_);
+  EXPECT_TRUE(records_.has_waits(now_ + 19s));
+  EXPECT_FALSE(records_.has_waits(now_ + 20s));
+}
+
 TEST_F(Records, SoManyAtMostAreOverTheirBudget) {
   MemberRecords one{{.budget = 30s, .forgiven = 10, .over_max = 1}};
   for (MemberRecords* const records : {&one, &records_}) {
