@@ -27,14 +27,15 @@ final_accuracy() {
       awk "BEGIN { printf \"%.2f\n\", 100 * $value }"
       return
     fi
-    echo "error: $program simulate $* printed no accuracy" >"$work/error"
+    echo "error: $program simulate $* printed no accuracy" >"$log.failed"
   elif grep -q '^error: the loss .*is not finite' "$log.err"; then
     echo diverged
     return
   else
-    tail -n 1 "$log.err" >"$work/error"
-    [ -s "$work/error" ] || echo "error: $program simulate $* failed without a message" >"$work/error"
+    tail -n 1 "$log.err" >"$log.failed"
+    [ -s "$log.failed" ] || echo "error: $program simulate $* failed without a message" >"$log.failed"
   fi
+  mv "$log.failed" "$work/error"  # whole, also where several fail at once
   return 1
 }
 
