@@ -38,12 +38,6 @@ constexpr int kPhasesWaited = 16;
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 constexpr Duration kUnknownPace = std::chrono::seconds(1);
 
-Exchange phases_of(const NetOptions& options) {
-  const std::uint64_t single = std::min(options.run.steps, options.train.local_steps_from);
-  const auto period = static_cast<std::uint64_t>(options.train.train.local_steps);
-  return single + (options.run.steps - single + period - 1) / period;
-}
-
 PairMessage::Kind kind_sent(Kind kind) {
   if (kind == Kind::kPush) return PairMessage::Kind::kPush;
   return kind == Kind::kRequest ? PairMessage::Kind::kRequest : PairMessage::Kind::kReply;
@@ -63,14 +57,13 @@ AsynchronousProtocol::AsynchronousProtocol(const NetworkRun& run, LocalSteps& lo
       absent_(std::move(place.absent)),
       limits_(patience),
       incarnation_(start.incarnation),
-      total_(phases_of(run.options)),
       graph_(neighbours_of(*run.topology, self_, 0)),
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
       quorum_(names_.size(), now, start.support),
       jumps_(start.run_age, now),
       left_out_("message", "were ignored", names_),
-      phases_(std::min(start.exchange, total_)),
+      phases_(std::min(start.exchange, exchanges_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
@@ -84,7 +77,7 @@ std::vector<Member> AsynchronousProtocol::neighbours() const {
 // Not before all neighbours were heard, for a while: who is alone learns nothing from others, and
 // whoever comes late has to hear of it before it tells anybody its model.
 void AsynchronousProtocol::handle(const training::Begin&) {
-  if (phases_ == total_) return finish();
+  if (phases_ == exchanges_) return finish();
   alarm_ = now_ + limits_.start;
   begin_if_joined();
 }
@@ -160,7 +153,7 @@ void AsynchronousProtocol::begin_if_joined() {
 void AsynchronousProtocol::go_on() {
   if (state_ != State::kTraining || is_computing()) return;
   std::vector<Member> others = donors();
-  if (others.empty()) return phases_ == total_ ? finish() : compute_phase();
+  if (others.empty()) return phases_ == exchanges_ ? finish() : compute_phase();
   const bool apart = outranks(neighbours_[others.front()]);
   say(LogLevel::kInfo, fmt::format("{}: taking the model of {}",
                                    apart ? "a quorum went on without this peer" : "far behind",
@@ -227,7 +220,7 @@ bool AsynchronousProtocol::is_over() const {
 bool AsynchronousProtocol::somebody_trains() const {
   if (is_over()) return false;
   return std::ranges::any_of(neighbours_, [this](const auto& entry) {
-    return entry.second.open() && entry.second.phases < total_;
+    return entry.second.open() && entry.second.phases < exchanges_;
   });
 }
 
@@ -379,7 +372,7 @@ bool AsynchronousProtocol::meet(Member from, const protocol::Incarnations& edge,
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  note_phases(neighbour, std::min(phases, total_));
+  note_phases(neighbour, is_possible(from, phases) ? phases : exchanges_);
   neighbour.support = support;
   neighbour.support_at = now_;
   if (edge.receiver == incarnation_) return true;
@@ -473,7 +466,7 @@ std::optional<AsyncMessage<float>> AsynchronousProtocol::read(Member from, const
 
 void AsynchronousProtocol::handle(const peer::LinkUp& up) {
   const auto& [from, hello] = up;
-  if (from >= names_.size() || hello.exchange > total_) return;  // no peer of this run is there
+  if (from >= names_.size() || !is_possible(from, hello.exchange)) return;
   Neighbour& neighbour = neighbours_[from];
   note_phases(neighbour, hello.exchange);
   neighbour.support = hello.support;

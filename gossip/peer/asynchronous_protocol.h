@@ -117,7 +117,6 @@ class AsynchronousProtocol final : public ProtocolBase {
   const std::set<Member> absent_;
   const ProtocolPatience limits_;
   const std::uint32_t incarnation_;
-  const Exchange total_;             // phases of the run
   const std::vector<Member> graph_;  // its neighbours, at any step, where graphs are not drawn anew
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
