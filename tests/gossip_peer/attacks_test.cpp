@@ -381,7 +381,11 @@ TEST_P(OneOfFiveAttacks, WithAFloodOfSmallFrames) { expect_unharmed(attacked("fl
 // at the end of a path has one neighbour, which asks it every other time.
 class OneOfOthersAttacks : public OneOfFiveAttacks {
  protected:
-  void SetUp() override { use("balanced-dirichlet:alpha=0.1"); }
+  // Of pairs, undisturbed runs with skewed data differ by more than half a point.
+  bool is_of_pairs() const { return GetParam().algorithm == std::string("ad-psgd"); }
+  void SetUp() override {
+    use(is_of_pairs() ? "balanced-dirichlet:alpha=1" : "balanced-dirichlet:alpha=0.1");
+  }
 };
 
 TEST_P(OneOfOthersAttacks, ByClaimingTheEndOrWithHugeNumbers) {
@@ -397,9 +401,11 @@ TEST_P(OneOfOthersAttacks, ByClaimingTheEndOrWithHugeNumbers) {
       }
     });
   });
+  double least = undisturbed.mean() - kPoints;
   // CHOCO's nodes differ, and more where one is gone.
-  const double least =
-      std::min(undisturbed.mean() - kPoints, *std::ranges::min_element(gone.accuracy));
+  if (GetParam().algorithm == std::string("choco")) {
+    least = std::min(least, *std::ranges::min_element(gone.accuracy));
+  }
   for (const Outcome* const outcome : {&ahead, &twice}) {
     for (std::size_t i = 0; i < kLiar; ++i) {
       EXPECT_GE(outcome->accuracy[i], least) << i;
@@ -412,7 +418,7 @@ TEST_P(OneOfOthersAttacks, ByClaimingTheEndOrWithHugeNumbers) {
     }
   }
   EXPECT_THAT(twice.said, Contains(Contains(HasSubstr("node-05 sent"))));
-  if (GetParam().algorithm != std::string("ad-psgd")) {
+  if (!is_of_pairs()) {
     EXPECT_THAT(ahead.said, Contains(Contains(HasSubstr("node-05 says again and again"))));
     return;
   }
