@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which attempt a member takes part in, and so with whom it registers: of itself, or because others
-// ask it to.
+// Which attempt a member takes part in, and so with whom it registers. It chooses the attempt
+// itself, or follows a member that asks it to take part in another one.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +20,7 @@ Attempt AllReduceMachine::first_attempt() {
     if (!is_gathered && may_go) return asked->attempt;
     if (!is_gathered) current_->bounds.put_off(asked->attempt);
   }
-  // Somebody registered here already: the others are asked to come.
+  // Somebody has registered here already, so the others are asked to register here as well.
   if (gather_) return gather_->attempt();
   // Past that of a gatherer that is of no use: the other one may take part in it.
   const Attempt first = next_attempt(gatherer_);

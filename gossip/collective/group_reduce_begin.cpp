@@ -73,6 +73,7 @@ void GroupReduceMachine::begin_now() {
 // goes back, to the model of a quorum, knows nothing of what follows there.
 void GroupReduceMachine::forget_groups(Exchange former) {
   const bool goes_back = at_.exchange < former;
+  const Exchange last = at_.exchange + ahead_max();
   std::erase_if(groups_, [&](const auto& entry) {
     const auto& [of, group] = entry;
     if (goes_back && of >= at_.exchange) return true;
@@ -82,7 +83,7 @@ void GroupReduceMachine::forget_groups(Exchange former) {
       }
       return true;
     }
-    return (of + kKept < at_.exchange && of != ended_last_) || of > at_.exchange + ahead_max();
+    return (of + kKept < at_.exchange && of != ended_last_) || of > last;
   });
 }
 

@@ -27,11 +27,11 @@ class GroupReduceMachine final : public Reducer {
   // A member that is up to so many exchanges behind still gets a mean; further back it has to copy
   // a model.
   static constexpr Exchange kKept = 2;
-  // Messages for exchanges further ahead than this change nothing but where their sender is. Groups
-  // get so far ahead without a fault; as long as somebody has held up others of late, those who are
-  // held up leave their exchange sooner.
+  // A message for an exchange that is further ahead only tells where its sender is. Groups get as
+  // far ahead as this without a fault.
   static constexpr Exchange kAhead = 16;
-  static constexpr Exchange kAheadOfLate = 4;
+  // The same while a wait for somebody is remembered: who is held up leaves its exchange sooner.
+  static constexpr Exchange kAheadAfterWaits = 4;
   // Who is so far behind comes nearer by a model that it copies.
   static constexpr Exchange kNear = 16;
   // A member that was missed so often is not waited for until it is heard near our exchange.
@@ -121,7 +121,7 @@ class GroupReduceMachine final : public Reducer {
   void hear_of_further(Member from, Progress theirs);
   bool has_left_us(Member member, Exchange theirs) const;
   bool is_left_by_any() const;
-  Exchange ahead_max() const { return records_->has_waits(now_) ? kAheadOfLate : kAhead; }
+  Exchange ahead_max() const { return records_->has_waits(now_) ? kAheadAfterWaits : kAhead; }
   void pass_over_further(Member place);
   void look_ahead();
   void catch_up(AheadClaims::Further further);

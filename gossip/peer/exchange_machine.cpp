@@ -344,13 +344,15 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
   return inbox;
 }
 
-// Each time it is missed at first, and its message comes after all.
+// Nobody waits for it where it claims to be, and its message of this exchange comes all the same.
+// So it is missing and there in turn, and the shared state begins anew each time.
 void ExchangeMachine::contradict(Member member) {
+  if (options_.loss_safe) return;
   Neighbour& neighbour = neighbours_[member];
   const bool is_forgotten = exchange_ >= neighbour.contradicted_at + kErasFree * era_grid();
   neighbour.contradicted_at = exchange_;
   neighbour.contradictions = is_forgotten ? 1 : neighbour.contradictions + 1;
-  if (options_.loss_safe || neighbour.contradictions != kContradictionsMax + 1) return;
+  if (neighbour.contradictions != kContradictionsMax + 1) return;
   say(LogLevel::kWarning,
       fmt::format(
           "{} says again and again that it is far ahead, and is not: it is left out until it "
@@ -359,7 +361,7 @@ void ExchangeMachine::contradict(Member member) {
 }
 
 bool ExchangeMachine::is_left_out(const Neighbour& neighbour) const {
-  return !options_.loss_safe && neighbour.contradictions > kContradictionsMax &&
+  return neighbour.contradictions > kContradictionsMax &&
          exchange_ < neighbour.contradicted_at + kErasFree * era_grid();
 }
 

@@ -177,8 +177,8 @@ struct ExchangeOptions {
 class ExchangeMachine {
  public:
   static constexpr std::size_t kErasFree = 4;
-  // A neighbour that says more often that it is far ahead, and is not, would cause one after the
-  // other: it is left out until it did not for 4 era_grid() exchanges.
+  // A neighbour that claims more often than this to be far ahead, and is not, would cause one
+  // beginning after another. It is left out until 4 era_grid() exchanges have passed without that.
   static constexpr unsigned kContradictionsMax = 2;
 
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model

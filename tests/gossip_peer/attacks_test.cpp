@@ -167,6 +167,16 @@ void claim_to_be_at(PeerWorld& world, Exchange exchange) {
       });
 }
 
+// Not the attacker's doing: its links with so many members are cut after half a second.
+void cut_off(PeerWorld& world, std::size_t members) {
+  world.at(500ms, [&world, members] {
+    for (std::size_t to = 0; to < members; ++to) {
+      world.network.cut(world.peers[kLiar]->name, world.peers[to]->name);
+      world.network.cut(world.peers[to]->name, world.peers[kLiar]->name);
+    }
+  });
+}
+
 // For a second, 30,000 frames to each. What links do about it is not simulated
 // (hostile_peers_test.cpp): here all of them are read.
 void flood(PeerWorld& world) {
@@ -349,14 +359,8 @@ TEST_P(OneOfFiveAttacks, ByRefusingToSomeOrAll) {
   for (const Member last : {0U, 1U, 3U}) {
     SCOPED_TRACE(last);
     const std::string whom = fmt::format("{} of four", last + 1);
-    const Outcome cut = attacked(whom + " cut", [last](PeerWorld& world) {
-      world.at(500ms, [&world, last] {
-        for (Member to = 0; to <= last; ++to) {
-          world.network.cut(world.peers[kLiar]->name, world.peers[to]->name);
-          world.network.cut(world.peers[to]->name, world.peers[kLiar]->name);
-        }
-      });
-    });
+    const Outcome cut =
+        attacked(whom + " cut", [last](PeerWorld& world) { cut_off(world, last + 1); });
     const Outcome refused = attacked(whom + " refused", [last](PeerWorld& world) {
       say_again_and_again(world, 500ms, 10min, 200ms, [last](PeerTransport& links, Member to) {
         if (to <= last) links.send(to, PeerHello{.epoch = 1, .refusal = "lies"});
@@ -393,14 +397,7 @@ TEST_P(OneOfOthersAttacks, ByClaimingTheEndOrWithHugeNumbers) {
       attacked("the end", [](PeerWorld& world) { claim_to_be_at(world, kSteps); });
   const Outcome twice =
       attacked("3e38 twice", [](PeerWorld& world) { falsify_twice(world, 3e38F); });
-  const Outcome gone = attacked("gone", [](PeerWorld& world) {
-    world.at(500ms, [&world] {
-      for (Member to = 0; to < kLiar; ++to) {
-        world.network.cut(world.peers[kLiar]->name, world.peers[to]->name);
-        world.network.cut(world.peers[to]->name, world.peers[kLiar]->name);
-      }
-    });
-  });
+  const Outcome gone = attacked("gone", [](PeerWorld& world) { cut_off(world, kLiar); });
   double least = undisturbed.mean() - kPoints;
   // CHOCO's nodes differ, and more where one is gone.
   if (GetParam().algorithm == std::string("choco")) {
