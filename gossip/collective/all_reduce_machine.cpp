@@ -135,7 +135,15 @@ void AllReduceMachine::handle(NoteReceived& event) {
   if (event.from >= names_.size() || event.from == self_ || note.epoch != epoch_) return;
   if (note.at.backed > note.at.exchange || note.at.exchange > kExchangeMax) return;  // cannot be
   liveness_.heard(event.from, now_);
+  if (is_answer(event.from, note)) liveness_.answered(event.from);
   hear(event.from, note.at, note.attempt, std::move(note.what));
+}
+
+// A gatherer sends its commit to all, whatever it has heard of them.
+bool AllReduceMachine::is_answer(Member from, const Note& note) const {
+  if (std::holds_alternative<reduce::Commit>(note.what)) return from != owner(note.attempt);
+  return is_one_of<reduce::Wait, reduce::NotYet, reduce::Ahead, reduce::List, reduce::Standing,
+                   reduce::Done>(note.what);
 }
 
 void AllReduceMachine::hear(Member from, Progress at, Attempt attempt, reduce::What what) {
@@ -184,6 +192,7 @@ bool AllReduceMachine::are_members(const Members& members) const {
 }
 
 void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::What what) {
+  if (std::holds_alternative<reduce::AskProgress>(what)) liveness_.asked(to);
   actions_.emplace_back(
       SendNote{to, {.epoch = epoch_, .at = at, .attempt = attempt, .what = std::move(what)}});
 }

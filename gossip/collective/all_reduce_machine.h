@@ -96,6 +96,7 @@ class AllReduceMachine final : public Reducer {
   void handle(NoteReceived&);
   void handle(PieceReceived&);
   void handle(Tick&);
+  bool is_answer(Member from, const Note& note) const;
   void hear(Member from, Progress at, Attempt attempt, reduce::What what);
 
   // Which attempt a member takes part in (all_reduce_attempt.cpp).

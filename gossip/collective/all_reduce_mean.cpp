@@ -123,8 +123,9 @@ void AllReduceMachine::look_for(Commit commit, Member teller) {
       return go_on_without(commit.members);
     }
     // Last those that we do not hear, or that may not hear us.
-    std::ranges::stable_partition(
-        sources, [&](Member m) { return !liveness_.is_lost(m, now_) && gives(m); });
+    std::ranges::stable_partition(sources, [&](Member m) {
+      return !liveness_.is_lost(m, now_) && !liveness_.owes_answer(m) && gives(m);
+    });
     search.emplace(std::move(commit), std::move(sources), now_);
     ask_source();
   } else if (may_have_it(commit.holder) && search->add(commit.holder, 2 * names_.size())) {

@@ -12,11 +12,6 @@ namespace {
 constexpr Duration kBudget = std::chrono::seconds(10);
 constexpr std::size_t kObserversMax = 16;  // that count: nobody is barred for hours
 
-template <class... Kinds>
-bool is_one_of(const reduce::What& what) {
-  return (std::holds_alternative<Kinds>(what) || ...);
-}
-
 }  // namespace
 
 GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, const GroupDraw& draw,

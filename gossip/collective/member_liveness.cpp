@@ -8,7 +8,8 @@ namespace starling::collective {
 using protocol::Member;
 
 void MemberLiveness::heard(Member member, TimePoint now) {
-  peers_[member] = {.met = true, .heard_at = now};
+  Peer& peer = peers_[member];
+  peer = {.met = true, .owes_answer = peer.owes_answer, .heard_at = now};
 }
 
 void MemberLiveness::pass_over(Member member, TimePoint from) {

@@ -21,6 +21,10 @@ class MemberLiveness {
 
   // A message or a new link: it is there.
   void heard(protocol::Member member, TimePoint now);
+  // Where it is. It owes an answer until one comes: meanwhile it may be heard, and not hear us.
+  void asked(protocol::Member member) { peers_[member].owes_answer = true; }
+  void answered(protocol::Member member) { peers_[member].owes_answer = false; }
+  bool owes_answer(protocol::Member member) const { return peers_[member].owes_answer; }
   // It did not answer in time.
   void call_silent(protocol::Member member, TimePoint now);
   // From then on it is not waited for, until it is heard: it has passed this exchange, or was
@@ -54,6 +58,7 @@ class MemberLiveness {
  private:
   struct Peer {
     bool met = false;  // it was heard, or its link was up
+    bool owes_answer = false;
     std::optional<TimePoint> silent_since;
     std::optional<TimePoint> down_since;
     std::optional<TimePoint> passed_over_from;

@@ -29,6 +29,11 @@ using Note = protocol::ReduceNote;
 namespace reduce = protocol::reduce;
 using Members = std::vector<Member>;
 
+template <class... Kinds>
+bool is_one_of(const reduce::What& what) {
+  return (std::holds_alternative<Kinds>(what) || ...);
+}
+
 // --- events -------------------------------------------------------------------------------------
 struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
   Progress at;

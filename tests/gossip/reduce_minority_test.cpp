@@ -168,17 +168,21 @@ class OneMember {
 
   std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
 
-  // `gatherer` has ended the exchange at hand with all others, in its first attempt.
+  // `gatherer` has ended the exchange at hand with all others, in its first attempt, and whoever is
+  // asked for the mean gives it.
   void end_by(Member gatherer, Progress at) {
     const Floats mean = share({2});
     const reduce::Commit commit{.members = others_,
                                 .sha256 = sha256(as_bytes(mean.values)),
                                 .support = static_cast<std::uint16_t>(others_.size()),
                                 .holder = gatherer};
-    (void)on(
-        NoteReceived{gatherer, {.epoch = 1, .at = at, .attempt = gatherer + 1, .what = commit}});
+    const Attempt attempt = gatherer + 1;
+    const auto asked =
+        on(NoteReceived{gatherer, {.epoch = 1, .at = at, .attempt = attempt, .what = commit}});
+    const auto* const ask = asked.empty() ? nullptr : std::get_if<SendNote>(&asked.back());
+    ASSERT_TRUE(ask != nullptr && std::holds_alternative<reduce::Want>(ask->note.what));
     const auto ended =
-        on(PieceReceived{gatherer, 1, at, gatherer + 1, place_of(Phase::kResult, 0), mean});
+        on(PieceReceived{ask->to, 1, at, attempt, place_of(Phase::kResult, 0), mean});
     ASSERT_FALSE(ended.empty());
     EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
   }
