@@ -282,10 +282,11 @@ bool AllReduceProtocol::can_be(Progress at) const {
 // from then on something of it comes at least as soon as a piece, or as two, since pieces for
 // others may go before it.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
-  const Duration begins = machine_->pace().value_or(work_) + machine_->piece_wait();
+  const Duration steps = machine_->pace().value_or(work_);
+  const Duration piece = machine_->piece_wait();
   copying_since_ = now_;
   act(training::CopyModel{std::move(from),
-                          {.silent = begins + machine_->piece_wait(), .begins = begins}});
+                          {.silent = steps + 2 * piece, .begins = steps + piece / 3}});
 }
 
 // Of these as many as can be reached; of none, any other.

@@ -169,8 +169,8 @@ class OneMember {
   std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
 
   // `gatherer` has ended the exchange at hand with all others, in its first attempt, and whoever is
-  // asked for the mean gives it.
-  void end_by(Member gatherer, Progress at) {
+  // asked for the mean gives it: this member.
+  Member end_by(Member gatherer, Progress at) {
     const Floats mean = share({2});
     const reduce::Commit commit{.members = others_,
                                 .sha256 = sha256(as_bytes(mean.values)),
@@ -180,11 +180,14 @@ class OneMember {
     const auto asked =
         on(NoteReceived{gatherer, {.epoch = 1, .at = at, .attempt = attempt, .what = commit}});
     const auto* const ask = asked.empty() ? nullptr : std::get_if<SendNote>(&asked.back());
-    ASSERT_TRUE(ask != nullptr && std::holds_alternative<reduce::Want>(ask->note.what));
+    if (ask == nullptr || !std::holds_alternative<reduce::Want>(ask->note.what)) {
+      ADD_FAILURE() << "nobody is asked for the mean";
+      return gatherer;
+    }
     const auto ended =
         on(PieceReceived{ask->to, 1, at, attempt, place_of(Phase::kResult, 0), mean});
-    ASSERT_FALSE(ended.empty());
-    EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
+    EXPECT_TRUE(!ended.empty() && std::holds_alternative<Finished>(ended.back()));
+    return ask->to;
   }
 
   // Where it comes to.
@@ -311,6 +314,17 @@ TEST_F(AMemberInStep, FollowsThemInALaterExchangeOnceTheTimeExplainsIt) {
   member_.now += std::chrono::seconds(1);
   EXPECT_FALSE(catches_up(member_.begin(testing::at(11))));
   EXPECT_TRUE(catches_up(member_.after(std::chrono::seconds(4))));
+}
+
+// It may be heard, and not hear this member.
+TEST_F(AMemberInStep, AsksThoseLastForTheMeanThatOweAnAnswer) {
+  ASSERT_EQ(told(hear(0, testing::at(15))), (std::set<Member>{1, 2, 4}));
+  EXPECT_EQ(member_.end_by(1, testing::at(10)), 0U);
+  (void)member_.begin(testing::at(11));
+  (void)member_.on(NoteReceived{1, {.epoch = 1, .at = testing::at(11), .what = reduce::Wait{}}});
+  EXPECT_EQ(member_.end_by(1, testing::at(11)), 1U);
+  (void)member_.begin(testing::at(12));
+  EXPECT_EQ(member_.end_by(2, testing::at(12)), 0U) << "it has sent a commit, but to all";
 }
 
 // Nobody gave it a model: they are asked again after a while, not in each moment.
