@@ -15,6 +15,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/model/safetensors.h"
+#include "tests/gossip_launch/readme_examples.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
@@ -23,6 +24,7 @@ namespace starling::gossip {
 namespace {
 
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using Words = std::vector<std::string>;
 
@@ -289,6 +291,16 @@ TEST_F(LaunchNetwork, ARingContractsByItsSecondEigenvalueAndKeepsItsMean) {
   const double slem = (1 + 2 * std::cos(2 * std::numbers::pi / 32)) / 3;
   EXPECT_NEAR(factor, slem, 1e-3 * slem);
   EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
+TEST_F(LaunchNetwork, TheEventsOfTheReadmeHappenInItsNetwork) {
+  const auto finished = testing::run({testing::build_root() / "bin/starling-gossip", "launch",
+                                      write("net.toml", readme_network()).string(), "--events",
+                                      write("faults.toml", readme_events()).string(), "--dataset",
+                                      "synthetic:rows=2500,features=12,classes=3"});
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_THAT(finished.output, HasSubstr("one-comes-back is over\n"));
+  EXPECT_THAT(finished.output, HasSubstr("two-halves is over\n"));
 }
 
 TEST_F(LaunchNetwork, AKilledPeerComesBackAndNothingIsLost) {

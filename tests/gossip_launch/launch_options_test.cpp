@@ -9,6 +9,7 @@
 #include "core/base/durable_file.h"
 #include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/launch/fault_script.h"
+#include "tests/gossip_launch/readme_examples.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
@@ -75,19 +76,9 @@ TEST(LaunchOptions, AlgorithmsAndTopologiesOfTheProgramAreRefused) {
   EXPECT_THAT(refusal("dpsgd", "chords:k=2"), HasSubstr("launch takes only built-in topologies"));
 }
 
-// The `index`-th block of TOML in the README.
-std::string readme_toml(int index) {
-  const std::string readme =
-      read_text_file(testing::source_root() / "gossip/README.md", 1 << 20).value();
-  constexpr std::string_view kBegin = "```toml\n";
-  std::size_t begin = 0;
-  for (int i = 0; i <= index; ++i) begin = readme.find(kBegin, begin) + kBegin.size();
-  return readme.substr(begin, readme.find("```", begin) - begin);
-}
-
 TEST(LaunchOptions, TheReadmesExamplesMayBeLaunched) {
-  EXPECT_EQ(option_refusal(readme_toml(0)), "") << "net.toml";
-  const auto script = read_fault_script(readme_toml(1), "faults.toml", 25, 1);
+  EXPECT_EQ(option_refusal(readme_network()), "");
+  const auto script = read_fault_script(readme_events(), "faults.toml", 25, 1);
   EXPECT_TRUE(script) << script.error().message();
 }
 
