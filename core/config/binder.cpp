@@ -88,14 +88,17 @@ void Binder::note_flag(std::string_view key) {
   flagged_[static_cast<std::size_t>(field - fields_.begin())] = true;
 }
 
-bool Binder::says(std::string_view section, std::string_view except) const {
+std::optional<std::string> Binder::first_said(std::string_view section,
+                                              std::string_view except) const {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::string_view key = fields_[i].key;
     const std::size_t dot = key.rfind('.');
     if (key == except) continue;
-    if (said_[i] && key.substr(0, dot == key.npos ? 0 : dot) == section) return true;
+    if (said_[i] && key.substr(0, dot == key.npos ? 0 : dot) == section) {
+      return std::string(key);
+    }
   }
-  return false;
+  return std::nullopt;
 }
 
 std::string Binder::alias_of(std::size_t field) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +78,12 @@ class Binder {
   // The key's flag belongs to the command itself, and was given.
   void note_flag(std::string_view key);
   // Whether a file or a flag that was applied says a key of this section, other than `except`.
-  bool says(std::string_view section, std::string_view except = {}) const;
+  bool says(std::string_view section, std::string_view except = {}) const {
+    return first_said(section, except).has_value();
+  }
+  // The first such key, in the order of binding.
+  std::optional<std::string> first_said(std::string_view section,
+                                        std::string_view except = {}) const;
   // The value of every key now.
   Settings settings() const { return to_settings(fields_); }
 

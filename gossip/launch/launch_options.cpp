@@ -66,14 +66,14 @@ Result<void> check_launchable(const config::Binder& binder, const NetOptions& op
     return refuse(fmt::format("launch runs a process a node, at most {}; simulate takes {} nodes",
                               kNodesMax, options.topology.nodes));
   }
-  if (binder.says("nodes")) {
+  if (const auto key = binder.first_said("nodes")) {
     return refuse(
-        "[nodes] describes simulated devices; to slow, stop or kill real ones name them in "
-        "--events");
+        *key +
+        " describes simulated devices; to slow, stop or kill real ones name them in --events");
   }
   STARLING_TRY(check_built_in(options));
   if (options.attack.kind != "none") {
-    return refuse("[attack] describes simulated nodes that lie; say it to simulate");
+    return refuse("attack.kind describes simulated nodes that lie; say it to simulate");
   }
   if (options.run.virtual_time > Duration::zero()) {
     return refuse("virtual-time means nothing for real processes; say steps");

@@ -64,6 +64,8 @@ TEST(Binder, KnowsWhichSectionsWereSpokenOf) {
   EXPECT_FALSE(b.binder.says(""));
   EXPECT_EQ(b.refusal("[train]\nlocal-epochs = 2"), "accepted");
   EXPECT_TRUE(b.binder.says("train")) << "though it says the default";
+  EXPECT_EQ(b.binder.first_said("train"), "train.local-epochs");
+  EXPECT_EQ(b.binder.first_said("train", "train.local-epochs"), std::nullopt);
   EXPECT_FALSE(b.binder.says(""));
   EXPECT_FALSE(b.binder.says("round"));
   EXPECT_EQ(b.refusal("seed = 3"), "accepted");

@@ -47,7 +47,9 @@ std::string option_refusal(std::string_view toml) {
 
 TEST(LaunchOptions, WhatOnlyASimulatedNetworkHasIsRefused) {
   EXPECT_EQ(option_refusal("steps = 10\n[network]\nlatency = \"5ms\"\nsplits = \"1s-2s:2\"\n"), "");
-  EXPECT_THAT(option_refusal("[nodes]\nstragglers = 0.5\n"), HasSubstr("simulated devices"));
+  EXPECT_THAT(option_refusal("[nodes]\npresence = \"presence.csv\"\n"),
+              HasSubstr("nodes.presence describes simulated devices"));
+  EXPECT_THAT(option_refusal("[attack]\nkind = \"alie\"\n"), HasSubstr("attack.kind"));
   EXPECT_THAT(option_refusal("virtual-time = \"10s\"\n"), HasSubstr("virtual-time"));
   EXPECT_THAT(option_refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
   EXPECT_THAT(option_refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
