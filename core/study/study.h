@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/settings.h"
 #include "core/config/command_line.h"
 #include "core/report/run.h"
@@ -34,21 +35,37 @@ class RunDisplay {
         log_(log),
         note_(note),
         runs_before_(runs_before),
-        name_(std::move(name)) {}
+        name_(std::move(name)),
+        named_log_(log, name_) {}
+  RunDisplay(const RunDisplay&) = delete;
+  RunDisplay& operator=(const RunDisplay&) = delete;
 
   // `share` of the run is done, 0 to 1.
   void update(double share);
-  // For its warnings and its trainers' lines.
-  Log& log() { return log_; }
+  // For its warnings and its trainers' lines, each behind the run's name.
+  Log& log() { return named_log_; }
   // Of a program that saves its runs: this one is to be saved, and to end with "stopped".
   bool stop_asked() const { return note_.asked(); }
 
  private:
+  class NamedLog final : public Log {
+   public:
+    NamedLog(Log& log, const std::string& name) : log_(log), name_(name) {}
+    void write(LogLevel level, std::string_view line) override {
+      log_.write(level, fmt::format("{}: {}", name_, line));
+    }
+
+   private:
+    Log& log_;
+    const std::string& name_;
+  };
+
   telemetry::Progress& progress_;
   telemetry::ProgressLog& log_;
   const telemetry::InterruptNote& note_;
   std::size_t runs_before_;
   std::string name_;
+  NamedLog named_log_;
 };
 
 // The program whose runs these are.
