@@ -52,10 +52,13 @@ std::string describe_work(const EdgeStatus& status) {
 
 void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::ostream& out) {
   const std::string label = "gossip         ";
+  // It expected nobody where it made no exchange in this epoch, as after the end of the run.
+  const std::string heard = gossip.expected > 0 ? fmt::format(", {} of {} neighbours heard",
+                                                              gossip.neighbours, gossip.expected)
+                                                : "";
   const std::string facts =
-      fmt::format("{}, run '{}' step {}, {} of {} neighbours heard, linked with {}", gossip.state,
-                  gossip.run_name, gossip.step, gossip.neighbours, gossip.expected,
-                  counted(gossip.links, "other member"));
+      fmt::format("{}, run '{}' step {}{}, linked with {}", gossip.state, gossip.run_name,
+                  gossip.step, heard, counted(gossip.links, "other member"));
   out << wrap_beside(label, facts, columns) << "\n";
   if (!gossip.problem.empty()) {
     out << wrap_beside(std::string(label.size(), ' '), gossip.problem, columns) << "\n";

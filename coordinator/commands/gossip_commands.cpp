@@ -88,9 +88,10 @@ std::string describe(const json::value& network, const CommandContext& context) 
                    ">SENT", ">REPORTED"});
   for (const json::value& member : network.at("members").get_array()) {
     const json::value& report = member.at("report");
-    const std::string heard = report.is_object() ? fmt::format("{}/{}", cell(report, "neighbours"),
-                                                               cell(report, "expected"))
-                                                 : "-";
+    // It expected nobody where it made no exchange in this epoch, as after the end of the run.
+    const bool expected = report.is_object() && report.at("expected").to_number<int>() > 0;
+    const std::string heard =
+        expected ? fmt::format("{}/{}", cell(report, "neighbours"), cell(report, "expected")) : "-";
     table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
                cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
                cell(report, "links"), bytes_cell(report, "bytes_sent"),

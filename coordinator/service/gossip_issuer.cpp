@@ -280,7 +280,13 @@ Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifet
 void GossipIssuer::take_report(const std::string& member, const protocol::PeerReport& report) {
   const std::uint64_t epoch = roster()->epoch;
   if (report.epoch == epoch) {
-    reports_[member] = {report, parts_.clock.wall_now()};
+    Report& kept = reports_[member];
+    const protocol::PeerReport before = std::exchange(kept.report, report);
+    if (report.loss_steps == 0) {
+      kept.report.loss = before.loss;
+      kept.report.loss_steps = before.loss_steps;
+    }
+    kept.at = parts_.clock.wall_now();
   } else if (report.epoch > std::max(epoch, ahead_)) {
     ahead_ = report.epoch;
     std::string problem = fmt::format(

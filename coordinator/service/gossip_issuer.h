@@ -38,7 +38,7 @@ class GossipIssuer {
     std::function<void(const Error&)> on_broken;
   };
   struct Report {
-    protocol::PeerReport report;
+    protocol::PeerReport report;  // its loss is the last one that was reported in this run
     WallTime at;
   };
   static constexpr Duration kLifetimeMin = std::chrono::minutes(1);

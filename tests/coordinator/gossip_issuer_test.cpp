@@ -411,6 +411,26 @@ TEST_F(GossipIssuerTest, KeepsTheLastReportOfEach) {
   EXPECT_EQ(issuer->reports().at("cam-1").report.step, 8U);
 }
 
+// A peer that waits, or is at the end of the run, reports no steps.
+TEST_F(GossipIssuerTest, KeepsTheLastLossOfEachForTheRun) {
+  join("cam-1", store::Role::kPeer);
+  join("cam-2", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  issuer->desk().opened(SessionId(1), "cam-1");
+  const auto loss_after = [&](const protocol::PeerReport& report) {
+    EXPECT_TRUE(issuer->desk().take(SessionId(1), {report, {}}));
+    const protocol::PeerReport& kept = issuer->reports().at("cam-1").report;
+    return kept.loss_steps > 0 ? kept.loss : -1;
+  };
+  EXPECT_EQ(loss_after({.epoch = 1}), -1);
+  EXPECT_EQ(loss_after({.epoch = 1, .loss = 0.5, .loss_steps = 10}), 0.5);
+  EXPECT_EQ(loss_after({.epoch = 1, .state = "finished"}), 0.5);
+  revoke("cam-2");
+  EXPECT_EQ(loss_after({.epoch = 2, .state = "finished"}), 0.5);
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(loss_after({.epoch = 3}), -1) << "of another run";
+}
+
 TEST_F(GossipIssuerTest, AMemberThatCountsEpochsUpGetsOneLine) {
   join("cam-1", store::Role::kPeer);
   ASSERT_EQ(start(), "started");

@@ -404,6 +404,7 @@ TEST_F(CommandsTest, StatusSaysWhereTheModelOfAFinishedRunIs) {
   gossip.state = "finished";
   gossip.model = "/srv/cam-7/gossip/model.safetensors";
   EXPECT_THAT(text(), HasSubstr("\nmodel          /srv/cam-7/gossip/model.safetensors\n"));
+  EXPECT_THAT(text(), Not(HasSubstr("neighbours heard"))) << "as where it ended in an epoch before";
 }
 
 // As where the disk is full: the file stays as it was.
