@@ -15,6 +15,7 @@ namespace starling::report {
 namespace {
 
 constexpr std::size_t kKeyColumnsMax = 4;
+constexpr std::size_t kWithoutTerminal = 80;  // columns, where headers make it wider
 
 // What stands first in each row: the settings that differ, in a column each, or a name.
 struct Leading {
@@ -62,7 +63,7 @@ std::string comparison_text(std::span<const Run> runs, std::size_t columns) {
     for (std::string& cell : cells) cell = escape_controls(cell);
     table.add(std::move(cells));
   }
-  return table.text(columns);
+  return columns == SIZE_MAX ? table.text_in_whole_rows(kWithoutTerminal) : table.text(columns);
 }
 
 }  // namespace starling::report

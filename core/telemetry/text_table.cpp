@@ -47,7 +47,7 @@ std::size_t TextTable::widest(std::size_t column, std::size_t (*width)(std::stri
   return widest;
 }
 
-TextTable::Layout TextTable::fit(std::size_t columns) const {
+TextTable::Layout TextTable::fit(std::size_t columns, Rows rows) const {
   Layout layout;
   std::vector<std::size_t> least;
   for (std::size_t i = 0; i < headers_.size(); ++i) {
@@ -59,6 +59,7 @@ TextTable::Layout TextTable::fit(std::size_t columns) const {
     layout.widths[i] = std::max(header, widest(i, columns_of));
     least.push_back(right_[i] ? layout.widths[i] : std::max(header, widest(i, longest_word)));
   }
+  if (rows == Rows::kWhole) return layout;
   if (layout.total() > columns) layout.gap = 1;
   while (layout.total() > columns) {
     std::size_t roomiest = 0;
@@ -113,10 +114,10 @@ std::string TextTable::row(const Cells& cells, const Layout& layout,
   return text;
 }
 
-std::string TextTable::text(std::size_t columns) const {
-  const Layout layout = fit(columns);
+std::string TextTable::text(std::size_t columns, Rows rows) const {
+  const Layout layout = fit(columns, rows);
   std::string text;
-  for (const auto& shown : divide(layout, columns)) {
+  for (const auto& shown : divide(layout, rows == Rows::kWhole ? SIZE_MAX : columns)) {
     if (!text.empty()) text += '\n';
     text += row(headers_, layout, shown);
     for (const Cells& cells : rows_) text += row(cells, layout, shown);

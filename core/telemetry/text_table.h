@@ -21,9 +21,13 @@ class TextTable {
   // With lines of at most `columns`. What is wider is broken at blanks, first the headers, then the
   // cells of text; where that is not enough, the columns stand in several tables below each other,
   // each with the leading ones. Numbers and words are never broken.
-  std::string text(std::size_t columns = SIZE_MAX) const;
+  std::string text(std::size_t columns = SIZE_MAX) const { return text(columns, Rows::kBroken); }
+  // For a file or a pipe: one line a row, of one table, however wide. Headers alone are broken,
+  // where without that a line would have more than `columns`.
+  std::string text_in_whole_rows(std::size_t columns) const { return text(columns, Rows::kWhole); }
 
  private:
+  enum class Rows { kBroken, kWhole };
   using Cells = std::vector<std::string>;
   struct Layout {
     std::vector<std::size_t> widths;
@@ -32,7 +36,8 @@ class TextTable {
     std::size_t total() const;
   };
 
-  Layout fit(std::size_t columns) const;
+  std::string text(std::size_t columns, Rows rows) const;
+  Layout fit(std::size_t columns, Rows rows) const;
   // The columns of each table.
   std::vector<std::vector<std::size_t>> divide(const Layout& layout, std::size_t columns) const;
   std::string row(const Cells& cells, const Layout& layout,

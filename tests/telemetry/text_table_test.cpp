@@ -51,6 +51,18 @@ TEST(TextTable, BreaksHeadersBeforeCells) {
             "    1  0.1234  going on\n");
 }
 
+TEST(TextTable, BreaksHeadersAloneWhereRowsStayWhole) {
+  TextTable table({">ROUND", ">TRAIN LOSS", "STATE"});
+  table.add({"1", "0.1234", "going on"});
+  EXPECT_EQ(table.text_in_whole_rows(27), table.text());
+  for (const std::size_t columns : {26, 10}) {
+    EXPECT_EQ(table.text_in_whole_rows(columns),
+              "ROUND   TRAIN  STATE\n"
+              "         LOSS\n"
+              "    1  0.1234  going on\n");
+  }
+}
+
 TEST(TextTable, WhatCannotBeBrokenStandsInSeveralTables) {
   TextTable table({"NAME", ">A", ">B", ">C"});
   table.add({"client-1", "0.123456", "1.234567", "2.345678"});
