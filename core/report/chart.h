@@ -3,6 +3,7 @@
 // page's style shows the one that fits: text stays readable at both widths without a script.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ struct Series {
   Line line = Line::kMeasured;
 };
 
+struct Limits {
+  double low = 0;
+  double high = 0;
+};
+
 struct Axis {
   std::string title;  // without a unit, which is chosen to suit the values
   Quantity quantity = Quantity::kNumber;
@@ -33,6 +39,9 @@ struct Axis {
   bool whole = false;                // it counts something: no labels between two whole numbers
   std::vector<double> reaches = {};  // values that it shows besides those of the series
   double floor = 0;                  // of a logarithmic axis: what is below is not drawn
+  // It shows these, widened to ticks, in place of all values: lines and bands are cut where they
+  // leave it.
+  std::optional<Limits> limits = {};
 };
 
 struct Chart {

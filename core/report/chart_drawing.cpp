@@ -45,6 +45,8 @@ struct Frame {
   double down(double value) const {
     return bottom - (bottom - top) * y.share(value / y_unit.size).value_or(kMissing);
   }
+  // Of a point that is no gap: whether it is no higher and no lower.
+  bool shows(const Point& point) const { return point.y >= top - 1 && point.y <= bottom + 1; }
 };
 
 double text_width(std::string_view text) {
@@ -78,7 +80,9 @@ struct FittedAxis {
 // `is_y`: the ends are widened to ticks.
 FittedAxis fit(const Chart& chart, bool is_y, int ticks_max) {
   const Axis& axis = is_y ? chart.y : chart.x;
-  std::vector<double> values = values_of(chart, !is_y);
+  std::vector<double> values = axis.limits
+                                   ? std::vector<double>{axis.limits->low, axis.limits->high}
+                                   : values_of(chart, !is_y);
   double high = 0;
   for (const double value : values) {
     if (std::isfinite(value)) high = std::max(high, std::abs(value));
@@ -149,24 +153,6 @@ std::vector<Point> points_of(const Series& series, const std::vector<double>& y,
   return points;
 }
 
-// The part of a line within the frame's height; straight between points, so cut there.
-std::vector<Point> clipped(const std::vector<Point>& points, const Frame& frame) {
-  std::vector<Point> inside;
-  const auto within = [&](const Point& p) { return p.y >= frame.top && p.y <= frame.bottom; };
-  const auto cut = [&](const Point& a, const Point& b) {
-    const double edge = std::max(a.y, b.y) > frame.bottom ? frame.bottom : frame.top;
-    return Point{a.x + (b.x - a.x) * (edge - a.y) / (b.y - a.y), edge};
-  };
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const bool joined = i > 0 && !is_gap(points[i]) && !is_gap(points[i - 1]);
-    if (joined && within(points[i]) != within(points[i - 1])) {
-      inside.push_back(cut(points[i - 1], points[i]));
-    }
-    inside.push_back(!is_gap(points[i]) && within(points[i]) ? points[i] : kGap);
-  }
-  return inside;
-}
-
 struct Edges {
   std::vector<Point> lower, upper;  // at the same x, with the same gaps
 };
@@ -199,13 +185,14 @@ std::string band(const Series& series, const Frame& frame) {
   std::size_t begin = 0;
   const std::size_t count = lower.size();
   const auto close = [&](std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      data += fmt::format("{}{} {}", i == begin ? 'M' : 'L', units(upper[i].x), units(upper[i].y));
+    std::vector<Point> ring;
+    for (std::size_t i = begin; i < end; ++i) ring.push_back(upper[i]);
+    for (std::size_t i = end; i > begin; --i) ring.push_back(lower[i - 1]);
+    ring = clipped_ring(std::move(ring), frame.top, frame.bottom);
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      data += fmt::format("{}{} {}", i == 0 ? 'M' : 'L', units(ring[i].x), units(ring[i].y));
     }
-    for (std::size_t i = end; i > begin; --i) {
-      data += fmt::format("L{} {}", units(lower[i - 1].x), units(lower[i - 1].y));
-    }
-    if (end > begin) data += 'z';
+    if (!ring.empty()) data += 'z';
     begin = end + 1;
   };
   for (std::size_t i = 0; i < count; ++i) {
@@ -249,11 +236,13 @@ std::string line(const Series& series, const std::vector<Point>& points) {
 
 std::string drawn(const Chart& chart, const Series& series, const Frame& frame,
                   const DrawingSize& size) {
-  const std::vector<Point> points = points_of(series, series.y, frame);
+  std::vector<Point> points = points_of(series, series.y, frame);
   std::string text = fmt::format("<g class=\"{}\">\n", colour_class(series.style));
   if (!series.lower.empty()) text += band(series, frame);
-  text += line(series, clipped(points, frame));
+  text += line(series, clipped(points, frame.top, frame.bottom));
   if (series.line == Line::kMeasured) {
+    std::ranges::replace_if(
+        points, [&](const Point& point) { return !frame.shows(point); }, kGap);
     text += marks(series, points);
     if (size.labels) text += hints(chart, series, points);
   }
@@ -276,7 +265,7 @@ std::optional<std::vector<EndLabel>> end_labels(const Chart& chart, const Frame&
     const auto last = std::find_if(points.rbegin(), points.rend(),
                                    [](const Point& point) { return !is_gap(point); });
     if (last == points.rend() || last->x < frame.right - 0.03 * (frame.right - frame.left) ||
-        last->y > frame.bottom + 1 || last->y < frame.top - 1) {
+        !frame.shows(*last)) {
       return std::nullopt;
     }
     labels.push_back({&series, *last, last->y});

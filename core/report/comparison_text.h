@@ -10,8 +10,8 @@
 
 namespace starling::report {
 
-// Lines of at most `columns`; SIZE_MAX: a line for each row, no wider than its cells need where that
-// is more than 80. Requires: at least one run.
+// Lines of at most `columns`; SIZE_MAX: a line for each row, no wider than its cells need where
+// that is more than 80. Requires: at least one run.
 std::string comparison_text(std::span<const Run> runs, std::size_t columns);
 
 }  // namespace starling::report

@@ -60,6 +60,7 @@ figcaption{font-weight:600;margin-bottom:6px}
 .hint{fill:transparent}
 .hint:hover{fill:currentColor;fill-opacity:.3}
 .panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,330px),1fr));gap:12px;margin-top:8px}
+.panels+.prose{margin-top:8px}
 .panels figcaption{font-size:.9rem;margin-bottom:2px}
 .panels figure{padding:10px 12px 6px}
 h3{font-size:1rem;margin:22px 0 6px}

@@ -5,12 +5,59 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/report/markup.h"
 
 namespace starling::report {
 
 bool is_gap(const Point& point) { return !std::isfinite(point.x); }
+
+namespace {
+
+constexpr double kSlack = 0.01;  // rounding alone must not take an edge's own points away
+
+Point crossing(const Point& a, const Point& b, double y) {
+  return {a.x + (b.x - a.x) * (y - a.y) / (b.y - a.y), y};
+}
+
+}  // namespace
+
+std::vector<Point> clipped(const std::vector<Point>& points, double top, double bottom) {
+  std::vector<Point> inside;
+  const auto side = [&](const Point& p) {
+    return p.y < top - kSlack ? -1 : p.y > bottom + kSlack ? 1 : 0;
+  };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const bool joined = i > 0 && !is_gap(points[i]) && !is_gap(points[i - 1]);
+    const int from = joined ? side(points[i - 1]) : 0;
+    const int to = joined ? side(points[i]) : 0;
+    if (from != to && from != 0) {
+      inside.push_back(crossing(points[i - 1], points[i], from < 0 ? top : bottom));
+    }
+    if (from != to && to != 0) {
+      inside.push_back(crossing(points[i - 1], points[i], to < 0 ? top : bottom));
+    }
+    inside.push_back(!is_gap(points[i]) && side(points[i]) == 0 ? points[i] : kGap);
+  }
+  return inside;
+}
+
+std::vector<Point> clipped_ring(std::vector<Point> ring, double top, double bottom) {
+  for (const bool above : {true, false}) {
+    const double edge = above ? top : bottom;
+    const auto within = [&](const Point& p) { return above ? p.y >= edge : p.y <= edge; };
+    std::vector<Point> kept;
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const Point& a = ring[i];
+      const Point& b = ring[(i + 1) % ring.size()];
+      if (within(a)) kept.push_back(a);
+      if (within(a) != within(b)) kept.push_back(crossing(a, b, edge));
+    }
+    ring = std::move(kept);
+  }
+  return ring;
+}
 
 std::vector<Point> thinned(std::vector<Point> points, std::size_t points_max) {
   if (points.size() <= points_max) return points;

@@ -24,6 +24,11 @@ bool is_gap(const Point& point);
 // of width 1, and the gaps that can be seen.
 std::vector<Point> thinned(std::vector<Point> points, std::size_t points_max);
 
+// The part of a line between two horizontal ones, `top` < `bottom`; cut where it crosses them.
+std::vector<Point> clipped(const std::vector<Point>& points, double top, double bottom);
+// The same of a closed shape without gaps (Sutherland and Hodgman 1974).
+std::vector<Point> clipped_ring(std::vector<Point> ring, double top, double bottom);
+
 // SVG's path data; a point alone is a dot, by the round ends of lines.
 std::string path_data(const std::vector<Point>& points);
 

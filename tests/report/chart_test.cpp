@@ -119,6 +119,29 @@ TEST(Chart, APredictionDoesNotSetTheScaleAndEndsAtItsEdge) {
   EXPECT_THAT(figure, HasSubstr("line predicted"));
 }
 
+TEST(Chart, WhatIsOutsideTheLimitsIsCut) {
+  Series line = line_of("a", {0, 0.8, 0.81, 0.82, 0.9});
+  line.lower = {0, 0.7, 0.8, 0.81, 0.9};
+  line.upper = {0, 0.9, 0.82, 0.83, 0.9};
+  Chart chart = chart_of({line});
+  chart.y.limits = {.low = 0.8, .high = 0.9};
+  const std::string figure = render(chart);
+  EXPECT_THAT(figure, HasSubstr(">0.80</text>"));
+  EXPECT_THAT(figure, Not(HasSubstr(">0.00</text>")));
+  const std::string wide = figure.substr(0, figure.find("plot narrow"));
+  EXPECT_EQ(count_of(wide, "class=\"mark\""), 4U + 1) << "and that of the legend";
+  EXPECT_EQ(count_of(wide, "class=\"hint\""), 4U);
+  const std::size_t band = wide.find("class=\"band\" d=\"");
+  std::istringstream points(wide.substr(band + 17, wide.find('z', band) - band - 17));
+  for (char command = 0; points >> command;) {
+    double x = 0;
+    double y = 0;
+    points >> x >> y;
+    EXPECT_GE(y, 26);
+    EXPECT_LE(y, 276) << "the bottom of the drawing";
+  }
+}
+
 TEST(Chart, ABandIsOneShapeForEachStretch) {
   Series series = line_of("a", {1, 2, kNan, 3, 4});
   series.lower = {0, 1, kNan, 2, 3};

@@ -34,5 +34,24 @@ TEST(Thinned, KeepsGapsThatCanBeSeen) {
   EXPECT_EQ(gaps, 1);
 }
 
+TEST(Clipped, EndsWhereALineLeaves) {
+  // From below, above and through, a gap, and along the edges.
+  const std::vector<Point> line = {{0, 30}, {1, 10}, {2, 0}, {3, 5},      {4, 25},
+                                   {5, -5}, kGap,    {6, 5}, {7, 20.001}, {8, 0}};
+  EXPECT_EQ(path_data(clipped(line, 0, 20)),
+            "M0.5 20L1 10L2 0L3 5L3.8 20M4.2 20L4.8 0M6 5L7 20L8 0");
+}
+
+TEST(Clipped, CutsAShapeAtBothEdges) {
+  const std::vector<Point> ring = {{0, 30}, {2, -10}, {4, 10}};
+  const std::vector<Point> inside = clipped_ring(ring, 0, 20);
+  for (const Point& point : inside) {
+    EXPECT_GE(point.y, 0);
+    EXPECT_LE(point.y, 20);
+  }
+  EXPECT_EQ(path_data(inside), "M0.5 20L1.5 0L3 0L4 10L2 20");
+  EXPECT_TRUE(clipped_ring(ring, 40, 50).empty());
+}
+
 }  // namespace
 }  // namespace starling::report

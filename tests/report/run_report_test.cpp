@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "core/report/chart_sections.h"
 #include "core/report/facets.h"
 #include "core/report/run_charts.h"
 #include "core/report/run_directory.h"
@@ -173,6 +174,33 @@ TEST(RunReport, ShowsWhatClientsFoundBesideTheCoordinatorsEvaluation) {
     EXPECT_EQ(chart.series[1].name, "held-out");
     EXPECT_THAT(chart.series[1].x, ElementsAre(2, 4)) << "a line without gaps";
   }
+}
+
+// The vertical limits of the accuracy's chart for these evaluations.
+std::optional<Limits> limits_for(const std::vector<double>& accuracies) {
+  report::Run run = testing::sample_run({}, 0);
+  run.evaluations.clear();
+  for (const double accuracy : accuracies) {
+    Evaluation& evaluation = run.evaluations.emplace_back();
+    evaluation.at(Measure::kStep) = static_cast<double>(run.evaluations.size());
+    evaluation.at(Measure::kEvalAccuracy) = accuracy;
+  }
+  const std::string name = "demo";
+  return chart_sections({{&run, 1}, {&name, 1}}).front().charts.front().y.limits;
+}
+
+TEST(RunReport, TheBeginningIsCutWhereItWouldTakeMostOfTheHeight) {
+  const auto cut = limits_for({0.1, 0.6, 0.7, 0.75, 0.78, 0.79, 0.8, 0.81});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->low, 0.7);
+  EXPECT_EQ(cut->high, 0.81);
+  EXPECT_FALSE(limits_for({0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8})) << "it does not";
+  EXPECT_FALSE(limits_for({0.1, 0.7, 0.8})) << "there is hardly a curve";
+  EXPECT_FALSE(limits_for({0.1, 0.1, 0.1, 0.1})) << "nothing was learned";
+  const auto flat = limits_for({0.1, 0.9, 0.9, 0.9, 0.9});
+  ASSERT_TRUE(flat);
+  EXPECT_NEAR(flat->low, 0.82, 1e-9) << "a tenth of all";
+  EXPECT_EQ(flat->high, 0.9);
 }
 
 report::Run with_metrics(const std::string& name = "demo") {
