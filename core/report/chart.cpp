@@ -37,7 +37,8 @@ std::string legend(std::span<const Series> series, std::string_view css_classes)
   std::string items;
   for (const Series& one : series) {
     if (one.name.empty()) continue;
-    items += fmt::format("<li>{}{}</li>", swatch(one.style, one.line), escape(one.name));
+    items += fmt::format("<li>{}<span>{}</span></li>", swatch(one.style, one.line),
+                         escape_name(one.name));
   }
   if (items.empty()) return {};
   return fmt::format("<ul class=\"{}\">{}</ul>\n", css_classes, items);
@@ -60,9 +61,9 @@ Chart visible_part(const Chart& chart) {
   return shown;
 }
 
-std::string figure_of(const Chart& chart, const std::string& body) {
+std::string figure_of(const std::string& caption, const std::string& body) {
   return fmt::format("<figure class=\"chart\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
-                     escape(chart.title), body);
+                     caption, body);
 }
 
 constexpr const char* kNothing = "<p class=\"empty\">Nothing was measured.</p>\n";
@@ -84,19 +85,20 @@ std::string legend_of(std::span<const Series> series) { return legend(series, "l
 
 std::string render(const Chart& chart) {
   const Chart shown = visible_part(chart);
-  if (shown.series.empty()) return figure_of(chart, kNothing);
+  if (shown.series.empty()) return figure_of(escape(chart.title), kNothing);
   const Drawing wide = draw(shown, kWide);
   const Drawing narrow = draw(shown, kNarrow);
   std::string body = legend(shown.series, wide.labelled ? "legend narrow" : "legend");
   body += wide.svg + narrow.svg;
   if (!chart.note.empty()) body += fmt::format("<p class=\"note\">{}</p>\n", escape(chart.note));
-  return figure_of(chart, body);
+  return figure_of(escape(chart.title), body);
 }
 
 std::string render_panel(const Chart& chart, bool with_legend) {
   const Chart shown = visible_part(chart);
-  if (shown.series.empty()) return figure_of(chart, kNothing);
-  return figure_of(chart, (with_legend ? legend_of(shown.series) : "") + draw(shown, kPanel).svg);
+  const std::string caption = escape_name(chart.title);
+  if (shown.series.empty()) return figure_of(caption, kNothing);
+  return figure_of(caption, (with_legend ? legend_of(shown.series) : "") + draw(shown, kPanel).svg);
 }
 
 bool shows_something(const Chart& chart) {

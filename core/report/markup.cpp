@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+
+#include "core/base/word_wrap.h"
 
 namespace starling::report {
 namespace {
@@ -59,6 +62,25 @@ std::string escape(std::string_view text) {
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return escaped;
+}
+
+std::string escape_name(std::string_view name) {
+  constexpr std::size_t kLongest = 40;  // what fits the window of a phone
+  constexpr std::string_view kBetween = ", ";
+  if (name.find(kBetween) == name.npos) return escape(name);
+  std::string markup;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find(kBetween), name.size());
+    const std::string_view part = name.substr(0, end);
+    name.remove_prefix(end);
+    const std::string_view comma = name.substr(0, 1);
+    const bool whole = part.find_first_of(" -/") == part.npos || columns_of(part) > kLongest;
+    markup += whole ? escape(part) + std::string(comma)
+                    : fmt::format("<span class=\"part\">{}{}</span>", escape(part), comma);
+    if (!name.empty()) markup += ' ';
+    name.remove_prefix(std::min(kBetween.size(), name.size()));
+  }
+  return markup;
 }
 
 std::string units(double value) {

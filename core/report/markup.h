@@ -13,6 +13,10 @@ namespace starling::report {
 // become U+FFFD, so that the page stays well-formed XML.
 std::string escape(std::string_view text);
 
+// The same of a run's name, "ring, local-steps 8": its parts, but for long ones, are in elements of
+// class "part" where a line could break within them, which the page's style prevents.
+std::string escape_name(std::string_view name);
+
 // A number of SVG's user units, with a tenth at most: "12", "12.5".
 std::string units(double value);
 

@@ -73,9 +73,14 @@ void Page::table(const Table& table, std::string_view id) {
     STARLING_CHECK(table.rows[r].size() == table.columns.size());
     body_ += "<tr>";
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      const bool marked = i == 0 && r < table.styles.size();
-      body_ += fmt::format("<td{}>{}{}</td>", kind(i), marked ? swatch(table.styles[r]) : "",
-                           escape(table.rows[r][i]));
+      const std::string& cell = table.rows[r][i];
+      const bool named = i == 0 && !table.columns[i].number;
+      std::string text = named ? escape_name(cell) : escape(cell);
+      if (i == 0 && r < table.styles.size()) {
+        text = fmt::format("<div class=\"marked\">{}<span>{}</span></div>", swatch(table.styles[r]),
+                           text);
+      }
+      body_ += fmt::format("<td{}>{}</td>", kind(i), text);
     }
     body_ += "</tr>\n";
   }
@@ -102,7 +107,7 @@ void Page::picture(std::string_view title, std::string_view svg, std::string_vie
   body_ += fmt::format(
       "<figure class=\"chart\">\n<figcaption>{}</figcaption>\n<img class=\"picture\" alt=\"{}\" "
       "src=\"{}\"/>\n",
-      escape(title), escape(title), data_uri("image/svg+xml", svg));
+      escape_name(title), escape(title), data_uri("image/svg+xml", svg));
   if (!note.empty()) body_ += fmt::format("<p class=\"note\">{}</p>\n", escape(note));
   body_ += "</figure>\n";
 }

@@ -51,10 +51,12 @@ font-variant-numeric:tabular-nums}
 .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));gap:16px;margin-top:12px}
 figure{margin:0;min-width:0;border:1px solid var(--rule);border-radius:8px;padding:14px 16px 10px;
 break-inside:avoid}
-figcaption{font-weight:600;margin-bottom:6px}
+figcaption{font-weight:600;margin-bottom:6px;overflow-wrap:anywhere}
+.part{display:inline-block;max-width:100%;overflow-wrap:anywhere}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;list-style:none;margin:0 0 6px;padding:0;font-size:.85rem}
-.legend li{overflow-wrap:anywhere}
-.swatch{vertical-align:-1px;margin-right:6px;flex:none}
+.legend li,.marked{display:flex;align-items:baseline}
+.legend span{min-width:0;overflow-wrap:anywhere}
+.swatch{position:relative;top:1px;margin-right:6px;flex:none}
 .note,.empty{margin:6px 0 0;font-size:.85rem;color:var(--muted)}
 .plot{display:block;width:100%;height:auto;overflow:visible}
 .hint{fill:transparent}
@@ -71,6 +73,7 @@ table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:
 th,td{padding:6px 10px;text-align:left;white-space:nowrap}
 th{white-space:normal;vertical-align:bottom;line-height:1.3;background:var(--surface);font-weight:600;color:var(--muted)}
 td:first-child:not(.number){white-space:normal;min-width:12em;overflow-wrap:break-word}
+td .part{white-space:nowrap}
 tbody tr{border-top:1px solid var(--rule)}
 .number{text-align:right}
 .facts{display:grid;grid-template-columns:max-content 1fr;gap:4px 20px;margin:0;font-size:.92rem;align-content:start}
@@ -90,7 +93,7 @@ overflow-wrap:anywhere}
 .facts{grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:4px 12px}
 }
 @media print{main{max-width:none;padding:0}.grid{grid-template-columns:1fr 1fr}.scroll{overflow:visible}
-table{font-size:7pt}th,td{padding:2px 4px;white-space:normal}}
+table{font-size:7pt}th,td{padding:2px 4px}th,td,td .part{white-space:normal}}
 )";
 
 }  // namespace

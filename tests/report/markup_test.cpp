@@ -33,5 +33,17 @@ TEST(DataUri, IsBase64) {
   EXPECT_EQ(data_uri("a/b", "foobar"), "data:a/b;base64,Zm9vYmFy");
 }
 
+TEST(EscapeName, KeepsEachSettingOnALineUnlessItIsLong) {
+  EXPECT_EQ(escape_name("ring"), "ring");
+  EXPECT_EQ(escape_name("learning-rate <1"), "learning-rate &lt;1") << "all of it";
+  EXPECT_EQ(escape_name("ring, local-steps 8, iid"),
+            "ring, <span class=\"part\">local-steps 8,</span> iid");
+  EXPECT_EQ(escape_name("a & b, x"), "<span class=\"part\">a &amp; b,</span> x");
+  const std::string path = "csv:" + std::string(40, 'a') + "/train.csv";
+  EXPECT_EQ(escape_name(path + ", loss 0"), path + ", <span class=\"part\">loss 0</span>");
+  EXPECT_EQ(escape_name("a, "), "a, ");
+  EXPECT_EQ(escape_name(""), "");
+}
+
 }  // namespace
 }  // namespace starling::report

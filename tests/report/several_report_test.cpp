@@ -141,7 +141,7 @@ TEST(SeveralReport, AGridOf81RunsIsPanelsOfFewLines) {
   EXPECT_EQ(find_fault(page), "");
   EXPECT_THAT(page, HasSubstr("<h1>27 settings compared, 81 runs</h1>"));
   EXPECT_EQ(read_table(page, "comparison").size(), 28U);
-  EXPECT_THAT(page, HasSubstr("<figcaption>torus:4x4, local-steps 4</figcaption>"));
+  EXPECT_THAT(page, HasSubstr("<figcaption>torus:4x4, <span class=\"part\">local-steps 4</span>"));
   EXPECT_LT(page.size(), 4'000'000U);
   // Accuracy and loss against three axes, and the distance: nine panels each.
   EXPECT_EQ(count_of(page, "plot panel"), 9U * 7);
