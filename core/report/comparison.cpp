@@ -12,7 +12,7 @@ namespace starling::report {
 namespace {
 
 constexpr std::string_view kNoValue = "–";
-constexpr std::size_t kDifferencesMax = 3;  // beyond these a name is a sentence
+constexpr std::ptrdiff_t kDifferencesMax = 3;  // beyond these a name is a sentence
 constexpr std::string_view kRunsAs = "runs as";
 
 using SettingTexts = std::vector<std::pair<std::string, std::string>>;
@@ -155,6 +155,30 @@ std::vector<std::vector<std::string>> short_values(std::span<const Run> runs,
     for (auto& of_run : values) of_run[k] = without_directory(of_run[k], directory);
   }
   return values;
+}
+
+// How many of the runs of a kind these keys tell apart.
+std::size_t count_distinct(std::span<const Run> runs, RunKind kind,
+                           std::span<const std::string> keys) {
+  std::set<std::vector<std::string>> distinct;
+  for (const Run& run : runs) {
+    if (run.kind == kind) distinct.insert(values_of(run, keys));
+  }
+  return distinct.size();
+}
+
+// The most telling keys that differ among the runs of a kind. Where they tell too few apart, those
+// others that tell more apart too.
+std::vector<std::string> naming_keys(std::span<const Run> runs, RunKind kind) {
+  const std::vector<std::string> all = differing_keys(runs, kind);
+  std::vector<std::string> keys(all.begin(),
+                                all.begin() + std::min(std::ssize(all), kDifferencesMax));
+  for (const std::string& key : std::span(all).subspan(keys.size())) {
+    const std::size_t before = count_distinct(runs, kind, keys);
+    keys.push_back(key);
+    if (count_distinct(runs, kind, keys) == before) keys.pop_back();
+  }
+  return keys;
 }
 
 std::string directory_name(const Run& run) {
@@ -337,26 +361,16 @@ std::string words_of(std::span<const std::string> keys, std::span<const std::str
 }
 
 std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
-  const auto names_of = [&](std::size_t keys_max) {
-    std::vector<std::string> names(runs.size());
-    for (const RunKind kind : {RunKind::kGossip, RunKind::kFederated}) {
-      std::vector<std::string> keys = differing_keys(runs, kind);
-      keys.resize(std::min(keys.size(), keys_max));
-      const auto values = short_values(runs, keys);
-      for (std::size_t i = 0; i < runs.size(); ++i) {
-        if (runs[i].kind == kind) names[i] = words_of(keys, values[i]);
-      }
-    }
+  std::vector<std::string> names(runs.size());
+  for (const RunKind kind : {RunKind::kGossip, RunKind::kFederated}) {
+    const std::vector<std::string> keys = naming_keys(runs, kind);
+    const auto values = short_values(runs, keys);
     for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (runs[i].kind != kind) continue;
+      names[i] = words_of(keys, values[i]);
       if (names[i].empty()) names[i] = own_name(runs[i]);
+      if (runs.size() > 1) names[i] += end_mark(runs[i]);
     }
-    return names;
-  };
-  std::vector<std::string> names = names_of(kDifferencesMax);
-  const std::set<std::string> distinct(names.begin(), names.end());
-  if (distinct.size() < names.size()) names = names_of(SIZE_MAX);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (runs.size() > 1) names[i] += end_mark(runs[i]);
   }
   tell_apart(runs, names);
   return names;

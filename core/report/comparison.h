@@ -39,8 +39,9 @@ std::vector<std::string> column_titles(std::span<const std::string> keys);
 // The words of a name for some of the keys of a run: "ring, local-steps 8".
 std::string words_of(std::span<const std::string> keys, std::span<const std::string> values);
 
-// A name for each run, all different: of runs of one kind the settings in which they differ
-// ("ring", "torus:4x4, local-steps 8"), else the name of the job or directory.
+// A name for each run, all different: the most telling settings in which the runs of its kind
+// differ and those that are needed besides ("ring", "torus:4x4, local-steps 8"), else the name of
+// the job or directory.
 std::vector<std::string> distinguishing_names(std::span<const Run> runs);
 
 // The accuracy that stands for a run in comparisons: the mean over its nodes.

@@ -143,6 +143,18 @@ TEST(DistinguishingNames, HaveAllThatDiffersWhereThreeSettingsAreNotEnough) {
                                                       "a 3, b 3, c 3, d 2", "a 4, b 4, c 4, d 2"));
 }
 
+TEST(DistinguishingNames, LeaveOutWhatTellsNothingMore) {
+  std::vector<report::Run> runs;
+  for (const char* i : {"1", "2", "3"}) {
+    runs.push_back(run_with(
+        {{"a", i[0] == '3' ? "2" : "1"}, {"b", "1"}, {"c", "1"}, {"d", i}, {"e", i}, {"f", i}}));
+  }
+  runs.push_back(
+      run_with({{"a", "1"}, {"b", "2"}, {"c", "2"}, {"d", "1"}, {"e", "1"}, {"f", "1"}}));
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("a 1, b 1, c 1, d 1", "a 1, b 1, c 1, d 2",
+                                                      "a 2, b 1, c 1, d 3", "a 1, b 2, c 2, d 1"));
+}
+
 TEST(CommonTarget, IsTheHighestRoundNumberThatAllReached) {
   const auto target = [](std::vector<double> first, std::vector<double> second) {
     return common_target(std::vector{run_with({}, first), run_with({}, second)});
