@@ -4,13 +4,14 @@
 # nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, the
 # rate falling by a cosine. Every row has the rates of one grid for seed 1, doubled or halved until
 # the best is none of its ends; the best is run with the other seeds.
-# usage: algorithms.sh [PROGRAM-OR-ITS-DIRECTORY]       (half an hour on one core; STEPS, SEEDS, RATES,
+# usage: algorithms.sh [DIRECTORY-OF-PROGRAMS]       (half an hour on one core; STEPS, SEEDS, RATES,
 #        ALPHAS and JOBS, how many cells are made at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$root/tests/bench/programs.sh"
 . "$root/tests/bench/final_accuracy.sh"
-program=$(program_in "${1:-$root/build/release/bin}" starling-gossip)
+program=$(programs_in "${1:-$root/build/release/bin}" starling-gossip)/starling-gossip
 steps=${STEPS:-1000}
 seeds=${SEEDS:-1 2 3}
 rates=${RATES:-0.2 0.4}

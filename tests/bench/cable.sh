@@ -8,7 +8,8 @@
 # The steps are measured first: a run lasts about twice as long as all until the cable is back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-gossip starling-edge)
 away=${AWAY:-60} latency=${LATENCY:-10ms} loss=${LOSS:-0.005}
 algorithms=${ALGORITHMS:-dpsgd,ad-psgd,all-reduce}
 dataset=${DATASET:-fashion-mnist:/usr/share/datasets/fashion-mnist}

@@ -6,12 +6,13 @@
 # takes; "start" all before the first round, in processor time; "peak" the memory of the process. Both
 # per client: of the cohort, in microseconds, and of all clients, in KB (1.7 of them are its rows). Linear is
 # where they stay the same.
-# usage: cohort.sh [PROGRAM [CLIENTSxCOHORT...]]     (a few minutes on 2 cores, 0.7 GB)
+# usage: cohort.sh [DIRECTORY-OF-PROGRAMS [CLIENTSxCOHORT...]]     (a few minutes on 2 cores, 0.7 GB)
 # ROUNDS (default 10, and more of small cohorts, whose rounds are short)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-program=${1:-$root/build/release/bin/starling-coordinator}
+. "$root/tests/bench/programs.sh"
+program=$(programs_in "${1:-$root/build/release/bin}" starling-coordinator)/starling-coordinator
 shift || true
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] || cases=({10000,100000}x{100,1000,10000})

@@ -7,7 +7,8 @@
 # CLIENTS, FEATURES (a model has 4 kB each), SEED and RATE (bytes/s of a device's link) say otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-edge)
 clients=${CLIENTS:-4} features=${FEATURES:-10000} seed=${SEED:-$RANDOM} rate=${RATE:-2e7}
 work=$(mktemp -d)
 hub=

@@ -4,12 +4,12 @@
 # usage: tests/bench/end_to_end.sh [DIRECTORY-OF-PROGRAMS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=${1:-build/release/bin}
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-edge)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 root=$PWD
-programs=$(cd "$programs" && pwd)
 cd "$work"
 "$root/examples/quickstart.sh" --programs "$programs" >quickstart.txt
 "$programs/starling-coordinator" simulate "$root/examples/fashion-2nn.toml" --clients 12 \

@@ -7,7 +7,8 @@
 # EDGES, AWAY, AFTER (seconds), ROUNDS, KILL_AT, DATASET, EVALUATION, TOLERANCE (points) say otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-edge)
 edges=${EDGES:-8} away=${AWAY:-120} after=${AFTER:-10} rounds=${ROUNDS:-150} kill_at=${KILL_AT:-10}
 dataset=${DATASET:-fashion-mnist:/usr/share/datasets/fashion-mnist}
 evaluation=${EVALUATION:-fashion-mnist:/usr/share/datasets/fashion-mnist:test}

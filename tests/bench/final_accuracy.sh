@@ -2,18 +2,6 @@
 # For benchmarks that source it: accuracies of simulated networks, apart from runs that diverge and
 # from those that could not be run at all.
 
-# program_in PATH NAME: PATH, or the program NAME in it where it is a directory. Status 2 where there
-# is none.
-program_in() {
-  local program=$1
-  [ ! -d "$program" ] || program=${program%/}/$2
-  if [ ! -f "$program" ] || [ ! -x "$program" ]; then
-    echo "error: $program is not a program: name $2 or the directory that holds it" >&2
-    return 2
-  fi
-  printf '%s\n' "$program"
-}
-
 # final_accuracy WORK PROGRAM FLAGS...: of `PROGRAM simulate FLAGS`, mean over the nodes, in per cent;
 # "diverged" where a loss is no number. Any other failure is no result: WORK/error has its message,
 # and the status is 1.

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # How fast networks are simulated: node-steps/s of D-PSGD by nodes, degree, model and threads, with
 # D-PSGD in NumPy beside it where that is installed (python3-numpy). Quote ratios within one run.
-# usage: gossip.sh [PROGRAM]           (some five minutes on 2 cores; the largest takes 13 GiB)
+# usage: gossip.sh [DIRECTORY-OF-PROGRAMS]           (some five minutes on 2 cores; the largest takes 13 GiB)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-program=${1:-$root/build/release/bin/starling-gossip}
+. "$root/tests/bench/programs.sh"
+program=$(programs_in "${1:-$root/build/release/bin}" starling-gossip)/starling-gossip
 
 # "node-steps/s, accuracy of the mean model, peak memory"; nothing but the end is evaluated.
 run() {

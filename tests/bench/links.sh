@@ -8,7 +8,8 @@
 # usage: tests/bench/links.sh [DIRECTORY-OF-PROGRAMS [PARTITION]]     (RATES, SEEDS to change)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=${1:-build/release/bin}
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-gossip)
 partition=${2:-iid}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

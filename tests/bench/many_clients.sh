@@ -17,7 +17,8 @@ if (($# == 0)); then
   (cd "$root" && cmake --preset release >/dev/null &&
     cmake --build --preset release --target starling-coordinator many_clients)
 fi
-programs=$(cd "${1:-$root/build/release/bin}" && pwd)
+. "$root/tests/bench/programs.sh"
+programs=$(programs_in "${1:-$root/build/release/bin}" starling-coordinator many_clients)
 shift || true
 sizes=("$@")
 [ ${#sizes[@]} -gt 0 ] || sizes=(1000 5000)

@@ -10,7 +10,8 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-programs=$(cd "${1:-$root/build/release/bin}" && pwd)
+. "$root/tests/bench/programs.sh"
+programs=$(programs_in "${1:-$root/build/release/bin}" starling-coordinator starling-edge)
 shift || true
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] || cases=(10x10000000 50x1000000 10x100000 500x100000 4x100000000)

@@ -8,11 +8,12 @@
 # usage: tests/bench/network_attacks.sh [DIRECTORY-OF-PROGRAMS [RESETS [SECONDS]]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=${1:-build/release/bin}
 if (($# == 0)); then
   cmake --preset release >/dev/null
   cmake --build --preset release --target starling-coordinator starling-edge network_attacks
 fi
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-edge network_attacks)
 resets=${2:-100000}
 seconds=${3:-10}
 work=$(mktemp -d)

@@ -7,7 +7,8 @@
 # NODES (even), AWAY (seconds), STEPS, LATENCY, TOLERANCE (of the factor, relative) say otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-gossip starling-edge)
 nodes=${NODES:-16} away=${AWAY:-60} steps=${STEPS:-16000} latency=${LATENCY:-5ms}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

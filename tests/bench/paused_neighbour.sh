@@ -7,7 +7,8 @@
 # NODES, TOPOLOGY, PAUSE (seconds), HIDDEN (widths of the model's layers), SLACK say otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-gossip starling-edge)
 nodes=${NODES:-6} topology=${TOPOLOGY:-ring} pause=${PAUSE:-40} hidden=${HIDDEN:-2048,768}
 work=$(mktemp -d)
 launcher=

@@ -8,7 +8,8 @@
 # otherwise. State directories are in memory, since a launch writes them durably.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-gossip starling-edge)
 topology=${TOPOLOGY:-ring} seconds=${SECONDS_MEASURED:-20} features=${FEATURES:-64}
 work=$(mktemp -d)
 launcher=

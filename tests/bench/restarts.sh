@@ -7,7 +7,8 @@
 # DOWN (seconds from a kill to the restart), LIMIT (seconds, for each of the three) say otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=$(cd "${1:-build/release/bin}" && pwd)
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator starling-edge)
 down=${DOWN:-3} limit=${LIMIT:-10}
 work=$(mktemp -d)
 hub=

@@ -4,13 +4,14 @@
 # attack and robust rule. 16 nodes of which one lies, D-PSGD, an MLP of 32 hidden units on
 # Fashion-MNIST, 500 steps with the rate falling by a cosine, classes divided by PARTITION. Mean of
 # the seeds with the largest distance from it.
-# usage: robust.sh [PROGRAM-OR-ITS-DIRECTORY]       (five minutes on two cores; STEPS, SEEDS, RATE, PARTITION, TOPOLOGIES
+# usage: robust.sh [DIRECTORY-OF-PROGRAMS]       (five minutes on two cores; STEPS, SEEDS, RATE, PARTITION, TOPOLOGIES
 #        and JOBS, how many runs at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$root/tests/bench/programs.sh"
 . "$root/tests/bench/final_accuracy.sh"
-program=$(program_in "${1:-$root/build/release/bin}" starling-gossip)
+program=$(programs_in "${1:-$root/build/release/bin}" starling-gossip)/starling-gossip
 steps=${STEPS:-500}
 seeds=${SEEDS:-1 2 3}
 rate=${RATE:-0.2}

@@ -19,7 +19,8 @@ if (($# == 0)); then
   (cd "$root" && cmake --preset release >/dev/null &&
     cmake --build --preset release --target starling-coordinator starling-edge rounds_bench)
 fi
-programs=$(cd "${1:-$root/build/release/bin}" && pwd)
+. "$root/tests/bench/programs.sh"
+programs=$(programs_in "${1:-$root/build/release/bin}" starling-coordinator starling-edge rounds_bench)
 shift || true
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] || cases=(2x100000 10x1000000 50x1000000 10x10000000 1x10000000 1x100000000)

@@ -11,7 +11,8 @@
 #   to change: STRATEGIES, CLIENT_RATES, SERVER_RATES, SEEDS, ROUNDS, TUNING_ROUNDS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-programs=${1:-build/release/bin}
+. tests/bench/programs.sh
+programs=$(programs_in "${1:-build/release/bin}" starling-coordinator)
 work=${2:-build/strategies}
 mkdir -p "$work"
 

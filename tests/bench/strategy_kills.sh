@@ -22,6 +22,8 @@ while (($#)); do
   esac
   shift
 done
+. tests/bench/programs.sh
+programs=$(programs_in "$programs" starling-coordinator starling-edge)
 if ((${#strategies[@]} == 0)); then
   strategies=(fedadam scaffold diloco)
   if [[ $undisturbed_only ]]; then

@@ -8,7 +8,8 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-programs=$(cd "${1:-$root/build/release/bin}" && pwd)
+. "$root/tests/bench/programs.sh"
+programs=$(programs_in "${1:-$root/build/release/bin}" starling-coordinator)
 python=${PYTHON:-python3} rounds=${ROUNDS:-8} pairs=${PAIRS:-5}
 here=$root/tests/bench/trainers
 export PYTHONPATH=$root/edge_client/python:$here PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
