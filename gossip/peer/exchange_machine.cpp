@@ -645,10 +645,11 @@ void ExchangeMachine::follow(Member member, Exchange exchange, const protocol::S
   if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
   neighbour.support = support;
   neighbour.support_at = now_;
-  // Not what is sent again: it took the model of a quorum that is not as far.
+  // Not what is sent again: it took the model of a quorum that is not as far, or was started again.
   if (exchange + options_.resent + 1 < neighbour.latest) {
+    const bool was_far_ahead = neighbour.latest > exchange_ + options_.spread;
     go_back(neighbour, exchange);
-    contradict(member);
+    if (was_far_ahead) contradict(member);
   }
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;

@@ -426,6 +426,83 @@ TEST(ExchangeMachine, AfterAMessageThatIsLeftOutAllBeginAnew) {
   }
 }
 
+// Where state is shared along edges, each time that a neighbour comes or goes it begins anew.
+class GoesBack : public ::testing::Test {
+ protected:
+  GoesBack() {
+    options_.loss_safe = false;
+    options_.schedule.steps = 2000;
+    options_.spread = 2;
+    machine_.emplace(options_, **topology_, 0, names_, 0, now_);
+    feed(Begin{});
+    for (int i = 0; i < 20; ++i) exchange();
+  }
+  void feed(Event event) {
+    for (Action& action : machine_->on(std::move(event), now_)) {
+      if (auto* line = std::get_if<Say>(&action)) said_.push_back(std::move(line->line));
+      if (auto* mix = std::get_if<Mix>(&action)) heard_of_four_ = mix->inbox.back().has_value();
+    }
+  }
+  void came(Member from, Exchange at) {
+    feed(MessageReceived{{from, {.exchange = at, .state = eras_}, {}, {}}});
+  }
+  void exchange() {
+    const Exchange at = machine_->exchange();
+    now_ += std::chrono::milliseconds(100);
+    for (const Action& action : machine_->on(Trained{}, now_)) {
+      if (const auto* announce = std::get_if<Announce>(&action)) eras_ = announce->eras;
+    }
+    came(1, at);
+    came(4, at);
+    feed(Mixed{});
+  }
+  bool is_named() const {
+    return std::ranges::any_of(said_, [](const std::string& line) {
+      return line.starts_with("four says again and again");
+    });
+  }
+
+  Result<std::unique_ptr<const topologies::Topology>> topology_ =
+      topologies::Topology::make({.spec = "ring", .nodes = 5});
+  const std::vector<std::string> names_ = {"we", "one", "two", "three", "four"};
+  ExchangeOptions options_;
+  TimePoint now_{};
+  std::optional<ExchangeMachine> machine_;
+  protocol::Eras eras_;
+  std::vector<std::string> said_;
+  bool heard_of_four_ = false;
+};
+
+// The checkpoint that it goes on from is up to half a minute old.
+TEST_F(GoesBack, WhoIsStartedAgainIsNoLiar) {
+  for (int i = 0; i < 8; ++i) {
+    came(4, machine_->exchange() - 15);
+    exchange();
+    exchange();
+  }
+  EXPECT_FALSE(is_named());
+  EXPECT_TRUE(heard_of_four_);
+}
+
+TEST_F(GoesBack, WhoSaysFalselyThatItIsFarAheadIsLeftOutForAWhile) {
+  const auto lie = [this] {
+    came(4, 1000);
+    exchange();
+  };
+  for (unsigned i = 0; i < ExchangeMachine::kContradictionsMax; ++i) lie();
+  EXPECT_FALSE(is_named());
+  lie();
+  EXPECT_TRUE(is_named());
+  exchange();
+  EXPECT_FALSE(heard_of_four_);
+  const Exchange four_grids = ExchangeMachine::kErasFree * 8 * (options_.spread + 1);
+  for (Exchange i = 0; i < four_grids; ++i) exchange();
+  EXPECT_TRUE(heard_of_four_);
+  said_.clear();
+  lie();
+  EXPECT_FALSE(is_named()) << "what was long ago is forgotten";
+}
+
 // Who is waited for long is named: at first, and then ever more seldom.
 TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
   const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
