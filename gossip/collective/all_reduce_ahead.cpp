@@ -86,8 +86,13 @@ void AllReduceMachine::set_aside(TimePoint now) {
       liveness_.call_silent(m, *asked_at);
     }
   }
-  // A member that is always late would never be charged if such exchanges did not count.
-  if (gather_ && gather_->list() == nullptr) charge_late();
+  // Members that are always late, or gather late, would never be charged if such exchanges did not
+  // count.
+  if (gather_ && gather_->list() == nullptr) {
+    charge_late();
+  } else if (charges_waits() && current_->waits_for_list() && current_->gatherer() != self_) {
+    charge(self_, {current_->gatherer()}, current_->promised_at);
+  }
   give_up();
   due_ = next_deadline();
 }

@@ -141,6 +141,26 @@ TEST(PeersInGroups, ThreeInPairsDoNotPart) {
   }
 }
 
+// Two of five are not most of them, and are not believed any more once they are far ahead. Whoever
+// waits for the slow one in pairs, and copies models meanwhile, has to find out that it is slow.
+TEST(PeersInGroups, FiveInPairsDoNotPart) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(seed);
+    PeerWorld world(in_groups(1'000'000, 5, 2, seed), seed);
+    world.phase = [&world] { return from_seconds(world.rng.uniform(0.015, 0.025)); };
+    world.begin();
+    world.run_to_exchange(0, 50);
+    world.peers[2]->training_time = [] { return 800ms; };
+    EXPECT_GT(ended_in(world, 10min), 4'000U);
+    Exchange least = exchange_of(world, 0), most = least;
+    for (std::size_t i = 1; i < 5; ++i) {
+      least = std::min(least, exchange_of(world, i));
+      most = std::max(most, exchange_of(world, i));
+    }
+    EXPECT_LT(most - least, 200U);
+  }
+}
+
 // The longest that any peer stays in one exchange, within this time, and while it runs.
 Duration longest_stay(PeerWorld& world, Duration time) {
   const TimePoint begun = world.scheduler.now();
