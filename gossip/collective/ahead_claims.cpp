@@ -14,15 +14,15 @@ using protocol::Member;
 using protocol::Progress;
 
 // Of one that it made before the others know, also where exchanges end sooner than they answer.
-void AheadClaims::hear(Member from, Progress next, std::vector<Member> donors) {
+void AheadClaims::hear(Member from, Progress next, std::vector<Member> donors, bool has_left) {
   const auto answered_at = claims_[from] ? claims_[from]->answered_at : std::nullopt;
-  claims_[from] = Claim{{next, std::move(donors), from}, answered_at};
+  claims_[from] = Claim{{next, std::move(donors), from}, has_left, answered_at};
 }
 
 std::optional<AheadClaims::Further> AheadClaims::follow(Progress ours, std::size_t others,
                                                         TimePoint now) {
-  auto furthest = believed(others, now);
-  if (!furthest || furthest->further.next <= ours) return std::nullopt;
+  auto furthest = believed(ours, others, now);
+  if (!furthest) return std::nullopt;
   followed_ = std::move(furthest);
   return followed_->further;
 }
@@ -46,26 +46,31 @@ void AheadClaims::begin(Progress at, TimePoint now) {
 }
 
 // As far as the i furthest say, they are i witnesses.
-std::optional<AheadClaims::Believed> AheadClaims::believed(std::size_t others, TimePoint now) {
+std::optional<AheadClaims::Believed> AheadClaims::believed(Progress ours, std::size_t others,
+                                                           TimePoint now) {
   if (now < ignored_until_) return std::nullopt;
   std::vector<const Claim*> claims;
   for (const auto& claim : claims_) {
-    if (claim) claims.push_back(&*claim);
+    if (claim && claim->further.next > ours) claims.push_back(&*claim);
   }
   std::ranges::stable_sort(
       claims, [](const Claim* a, const Claim* b) { return a->further.next > b->further.next; });
   std::vector<Member> witnesses;
+  bool has_any_left = false;
+  bool has_witness_left = false;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const Further& further = claims[i]->further;
+    has_any_left = has_any_left || claims[i]->has_left;
     const std::size_t twice = 2 * (i + 1);
-    if (twice > claims_.size()) return Believed{further, {}};
-    if (i > 0 && twice == claims_.size() && now >= half_believed_from_) {
+    if (twice > claims_.size() && has_any_left) return Believed{further, {}};
+    if (i > 0 && twice == claims_.size() && has_any_left && now >= half_believed_from_) {
       half_believed_from_ = now + wait_;
       return Believed{further, {}};
     }
     if (others > 1 && doubted_.contains(further.teller, now)) continue;
     witnesses.push_back(further.teller);
-    if (is_believed(*claims[i], witnesses.size(), others, now)) {
+    has_witness_left = has_witness_left || claims[i]->has_left;
+    if (has_witness_left && is_believed(*claims[i], witnesses.size(), others, now)) {
       return Believed{further, std::move(witnesses)};
     }
   }

@@ -32,7 +32,10 @@ class AheadClaims {
   AheadClaims(std::size_t members, protocol::Member self, protocol::Exchange first, Duration wait)
       : self_(self), wait_(wait), claims_(members), doubted_(wait), pace_(first) {}
 
-  void hear(protocol::Member from, protocol::Progress next, std::vector<protocol::Member> donors);
+  // `has_left`: it has left an exchange in which it was to meet us; else it may be ahead without a
+  // fault.
+  void hear(protocol::Member from, protocol::Progress next, std::vector<protocol::Member> donors,
+            bool has_left);
   void forget(protocol::Member from) { claims_[from].reset(); }
   bool has(protocol::Member from) const { return claims_[from].has_value(); }
   // The claim to follow from `ours` to a model of others: the furthest that can be believed.
@@ -44,11 +47,11 @@ class AheadClaims {
   // followed, its witnesses are doubted, and no member is believed for `wait` or until the next
   // exchange begins.
   void begin(protocol::Progress at, TimePoint now);
-  // The furthest claim that can be believed. More than half of all members always are, and exactly
-  // half of them once in `wait`: a slower half stays in step with itself, so that no time would
-  // explain the lead of the other half. Apart from that a doubted member does not count, unless no
-  // other can be heard.
-  std::optional<Believed> believed(std::size_t others, TimePoint now);
+  // The furthest claim beyond `ours` that can be believed, of members of which one has left us.
+  // More than half of all members always are, and exactly half of them once in `wait`: a slower
+  // half stays in step with itself, so that no time would explain the lead of the other half. Apart
+  // from that a doubted member does not count, unless no other can be heard.
+  std::optional<Believed> believed(protocol::Progress ours, std::size_t others, TimePoint now);
   // Who claims to be as far.
   std::vector<protocol::Member> tellers(protocol::Progress next) const;
   // Whom to ask where they are, since no claim can be believed yet: the others, which have `wait`
@@ -68,6 +71,7 @@ class AheadClaims {
  private:
   struct Claim {
     Further further;
+    bool has_left = true;
     std::optional<TimePoint> answered_at = {};  // the others were asked, with time until then
 
     bool is_answered(TimePoint now) const { return answered_at && now >= *answered_at; }

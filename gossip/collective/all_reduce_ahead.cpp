@@ -17,7 +17,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt, reduce::Ahead&
 
 void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
   if (next <= open()) return;
-  claims_.hear(from, next, std::move(donors));
+  claims_.hear(from, next, std::move(donors), true);
   look_ahead();
 }
 

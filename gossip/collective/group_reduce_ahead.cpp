@@ -24,24 +24,16 @@ void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
   if (theirs.exchange <= at_.exchange) return;
   if (const auto place = open(at_.exchange).place_of(from)) pass_over_further(*place);
   if (theirs.exchange <= at_.exchange + kKept) return;
-  claims_.hear(from, theirs, {from});
-  peers_[from].has_left_us = has_left_us(from, theirs.exchange);
+  claims_.hear(from, theirs, {from}, has_left_us(from, theirs.exchange));
   look_ahead();
 }
 
 // Groups that chance does not draw with ours are ahead without a fault, and wait for us once they
 // are drawn with us.
-bool GroupReduceMachine::has_left_us(Member member, Exchange theirs) const {
+bool GroupReduceMachine::has_left_us(Member member, Exchange theirs) {
   if (theirs > at_.exchange + ahead_max()) return true;
   for (Exchange exchange = at_.exchange; exchange < theirs; ++exchange) {
-    if (std::ranges::binary_search(draw_.group_of(self_, exchange), member)) return true;
-  }
-  return false;
-}
-
-bool GroupReduceMachine::is_left_by_any() const {
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (claims_.has(m) && peers_[m].has_left_us) return true;
+    if (std::ranges::binary_search(own_group(exchange), member)) return true;
   }
   return false;
 }
@@ -56,7 +48,7 @@ void GroupReduceMachine::pass_over_further(Member place) {
 
 void GroupReduceMachine::look_ahead() {
   if (!busy_) return;
-  auto further = is_left_by_any() ? claims_.follow(at_, heard_others(), now_) : std::nullopt;
+  auto further = claims_.follow(at_, heard_others(), now_);
   if (further) return catch_up(std::move(*further));
   for (const Member m : claims_.to_ask(now_)) send(m, at_.exchange, 0, reduce::AskProgress{});
 }

@@ -72,8 +72,11 @@ void GroupReduceMachine::begin_now() {
 // the model of others: their members hear that we do not come, and so does who asks later. Whoever
 // goes back, to the model of a quorum, knows nothing of what follows there.
 void GroupReduceMachine::forget_groups(Exchange former) {
+  std::erase_if(drawn_, [&](const auto& entry) {
+    return entry.first < at_.exchange || entry.first > at_.exchange + kAhead;
+  });
   const bool goes_back = at_.exchange < former;
-  const Exchange last = at_.exchange + ahead_max();
+  const Exchange last = at_.exchange + kAhead;
   std::erase_if(groups_, [&](const auto& entry) {
     const auto& [of, group] = entry;
     if (goes_back && of >= at_.exchange) return true;

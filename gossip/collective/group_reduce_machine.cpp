@@ -142,7 +142,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
   if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, note.at);
-  if (exchange > at_.exchange + ahead_max()) {
+  if (exchange > at_.exchange + ahead_max() && find(exchange) == nullptr) {
     // It waits for us a while, since we are here, and so does not run away.
     if (asks) {
       put_off_[came.from] = exchange;
@@ -186,6 +186,12 @@ std::optional<Member> GroupReduceMachine::Group::place_of(Member member) const {
   const auto at = std::ranges::lower_bound(members, member);
   if (at == members.end() || *at != member) return std::nullopt;
   return static_cast<Member>(at - members.begin());
+}
+
+const Members& GroupReduceMachine::own_group(Exchange exchange) {
+  const auto [drawn, is_new] = drawn_.try_emplace(exchange);
+  if (is_new) drawn->second = draw_.group_of(self_, exchange);
+  return drawn->second;
 }
 
 GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {

@@ -75,7 +75,6 @@ class GroupReduceMachine final : public Reducer {
     unsigned missed = 0;
     // Exchanges that ended without it since one ended with it, although it said that it is further.
     unsigned not_followed = 0;
-    bool has_left_us = false;  // in an exchange of both, by what it said last of being further
     bool is_missing() const { return missed >= kMissedMax; }
   };
 
@@ -95,6 +94,7 @@ class GroupReduceMachine final : public Reducer {
   static Progress of_machine(Exchange exchange) {
     return {.backed = exchange, .exchange = exchange};
   }
+  const Members& own_group(Exchange exchange);
   Group& open(Exchange exchange);
   const Group* find(Exchange exchange) const;
   void pass_over(Exchange exchange, Member place, TimePoint from);
@@ -119,8 +119,7 @@ class GroupReduceMachine final : public Reducer {
 
   // Who is elsewhere (group_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress theirs);
-  bool has_left_us(Member member, Exchange theirs) const;
-  bool is_left_by_any() const;
+  bool has_left_us(Member member, Exchange theirs);
   Exchange ahead_max() const { return records_->has_waits(now_) ? kAheadAfterWaits : kAhead; }
   void pass_over_further(Member place);
   void look_ahead();
@@ -147,6 +146,7 @@ class GroupReduceMachine final : public Reducer {
   std::vector<Peer> peers_;             // by member
   gossip::Quorum quorum_;               // of all members
   std::map<Exchange, Group> groups_;    // around at_
+  std::map<Exchange, Members> drawn_;   // our groups, from at_ on: to draw one takes O(n log n)
   std::optional<Exchange> ended_last_;  // its group is kept: what it has learned
   std::shared_ptr<MemberRecords> records_;
   AheadClaims claims_;        // of all members, whatever group they are in

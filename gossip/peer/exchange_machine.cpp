@@ -344,7 +344,7 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
   return inbox;
 }
 
-// Nobody waits for it where it claims to be, and its message of this exchange comes all the same.
+// Nobody waits for who claims to be further, but its message of this exchange comes.
 // So it is missing and there in turn, and the shared state begins anew each time.
 void ExchangeMachine::contradict(Member member) {
   if (options_.loss_safe) return;
@@ -355,8 +355,8 @@ void ExchangeMachine::contradict(Member member) {
   if (neighbour.contradictions != kContradictionsMax + 1) return;
   say(LogLevel::kWarning,
       fmt::format(
-          "{} says again and again that it is far ahead, and is not: it is left out until it "
-          "does not for {}",
+          "{} says again and again that it is far ahead, and is not: it is left out until {} "
+          "have passed without that",
           names_[member], counted(kErasFree * era_grid(), "exchange")));
 }
 

@@ -22,8 +22,8 @@ class Claims : public ::testing::Test {
     }
     return claims;
   }
-  static void tell(AheadClaims& claims, Member from, Exchange exchange) {
-    claims.hear(from, {.backed = exchange, .exchange = exchange}, {from});
+  static void tell(AheadClaims& claims, Member from, Exchange exchange, bool has_left = true) {
+    claims.hear(from, {.backed = exchange, .exchange = exchange}, {from}, has_left);
   }
   // For 3 s: where no other can be heard its claim was followed, and no model came.
   void doubt(AheadClaims& claims, Member member) {
@@ -35,7 +35,7 @@ class Claims : public ::testing::Test {
   }
   // The exchange that is believed; 0: none.
   Exchange believed(AheadClaims& claims, std::size_t others) {
-    const auto said = claims.believed(others, now_);
+    const auto said = claims.believed(kOurs, others, now_);
     if (!said) return 0;
     witnesses_ = said->witnesses;
     return said->further.next.exchange;
@@ -71,6 +71,24 @@ TEST_F(Claims, HalfAreBelievedOnceInAWait) {
   AheadClaims of_two = in_step(2);
   tell(of_two, 1, kFar);
   EXPECT_EQ(believed(of_two, 1), 0U) << "one of two may lie";
+}
+
+// Groups that are not drawn together get ahead of each other without a fault.
+TEST_F(Claims, NobodyIsFollowedOfWhomNoneHasLeftUs) {
+  AheadClaims claims = in_step(5);
+  for (const Member from : {1U, 2U, 3U}) tell(claims, from, 14, false);
+  EXPECT_EQ(believed(claims, 4), 0U) << "not even most";
+  tell(claims, 4, 12);
+  EXPECT_EQ(believed(claims, 4), 12U) << "all say at least that";
+  tell(claims, 4, 15);
+  EXPECT_EQ(believed(claims, 4), 14U) << "it and one of the others";
+  AheadClaims doubting = in_step(5);
+  doubt(doubting, 4);
+  for (const Member from : {1U, 2U}) tell(doubting, from, 14, false);
+  tell(doubting, 4, 15);
+  EXPECT_EQ(believed(doubting, 4), 14U) << "three are most, whoever of them is doubted";
+  doubting.forget(2);
+  EXPECT_EQ(believed(doubting, 4), 0U) << "who has left is doubted";
 }
 
 TEST_F(Claims, ADoubtedMemberIsNoWitnessUnlessItIsTheOnlyOne) {
