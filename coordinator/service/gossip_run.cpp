@@ -105,9 +105,9 @@ Result<gossip::NetOptions> read_options(const Settings& settings) {
 Result<void> check_options(const gossip::NetOptions& options, std::size_t members) {
   STARLING_ASSIGN(const auto graph,
                   gossip::make_peer_graph(options, static_cast<std::uint32_t>(members)));
-  // Of all-reduce nobody's loss is accounted for: who dies is left out.
-  const bool accounts = graph && gossip::traits(options.algorithm).loss_safe;
-  return gossip::check_fit(options.algorithm, {graph.get(), accounts, options.robust});
+  return gossip::check_fit(
+      options.algorithm,
+      {.topology = graph.get(), .lossy = true, .robust = options.robust, .by_peers = true});
 }
 
 }  // namespace

@@ -267,12 +267,14 @@ Result<void> check_momentum(const Case& c) {
 
 Result<void> check_network(const AlgorithmOptions& options, const Setting& setting) {
   if (!setting.lossy) return {};
-  if (!traits(options).loss_safe) {
+  if (!traits(options).loss_safe && !setting.by_peers) {
     return wrong_setting(
         "algorithm-network",
         fmt::format("{} does not survive a message that is lost or a node that is away: what "
-                    "neighbours know of each other would disagree for ever; set network.retransmit "
-                    "= true and let no node leave, or use the algorithm sgp, or relaysgd on a tree",
+                    "neighbours know of each other would differ from then on; use --real-protocol, "
+                    "with which peers begin that state anew, or the algorithm sgp, or relaysgd on "
+                    "a tree, or set network.retransmit = true, with no split and no node that "
+                    "leaves",
                     options.name));
   }
   const bool ledger = options.name == "sgp" || options.name == "push-sum";

@@ -58,6 +58,9 @@ struct Setting {
   const topologies::Topology* topology = nullptr;  // null where the pattern is kMean
   bool lossy = false;                              // messages may be lost, nodes may be away
   RobustOptions robust = {};
+  // Whole peers run it: after a loss their protocol begins the state that neighbours share anew, so
+  // that a loss rules out no algorithm for it.
+  bool by_peers = false;
 };
 
 // Refuses what cannot converge or cannot be: "algorithm-topology", "algorithm-network" or

@@ -76,11 +76,9 @@ Result<NetworkRun> make_run(Said said, std::shared_ptr<const model::Model> model
   const NetOptions& options = said.options;
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(auto topology, make_peer_graph(options, nodes));
-  // Losses do not rule out an algorithm here: peers reset its shared state after one.
-  const bool accounts = said.lossy && traits(options.algorithm).loss_safe;
-  STARLING_ASSIGN(Plan plan,
-                  plan_algorithm(options.algorithm, {topology.get(), accounts, options.robust},
-                                 nodes, options.run.seed));
+  const Setting setting{
+      .topology = topology.get(), .lossy = said.lossy, .robust = options.robust, .by_peers = true};
+  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
   const std::uint64_t spread = topology ? spread_of(*topology) : 1;
   const bool sparse = topology && is_sparse(*topology);
   return NetworkRun{.options = std::move(said.options),

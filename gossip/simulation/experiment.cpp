@@ -139,19 +139,23 @@ struct Arranged {
 };
 
 // `parts`: what graphs of labels are made of.
-Result<Arranged> arrange(const NetOptions& options, const std::vector<data::DatasetView>& parts) {
+Result<Arranged> arrange(const NetOptions& options, const std::vector<data::DatasetView>& parts,
+                         Simulated simulated) {
   STARLING_ASSIGN(auto topology, make_topology(options, parts));
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(auto network, sim::Network::make(options.network, nodes, options.run.seed));
   STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, nodes, options.run.seed));
-  const Setting setting{topology.get(), network.lossy() || population.churns(), options.robust};
+  const Setting setting{.topology = topology.get(),
+                        .lossy = network.lossy() || population.churns(),
+                        .robust = options.robust,
+                        .by_peers = simulated == Simulated::kPeers};
   STARLING_TRY(check_attack(options));
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
   return Arranged{std::move(topology), std::move(network), std::move(population), std::move(plan)};
 }
 
-Result<Experiment> complete(const NetOptions& options, Computed computed) {
-  STARLING_ASSIGN(Arranged arranged, arrange(options, computed.parts));
+Result<Experiment> complete(const NetOptions& options, Computed computed, Simulated simulated) {
+  STARLING_ASSIGN(Arranged arranged, arrange(options, computed.parts, simulated));
   return Experiment{.options = options,
                     .model = std::move(computed.model),
                     .trainers = std::move(computed.trainers),
@@ -166,7 +170,8 @@ Result<Experiment> complete(const NetOptions& options, Computed computed) {
 
 // The trainers hold the data.
 Result<Experiment> prepare_external(const NetOptions& options,
-                                    std::shared_ptr<const NetworkTrainers> trainers) {
+                                    std::shared_ptr<const NetworkTrainers> trainers,
+                                    Simulated simulated) {
   if (needs_labels(options)) {
     return wrong_setting("setting-invalid",
                          "d-cliques needs every node's labels, which only the trainer knows; use "
@@ -182,16 +187,19 @@ Result<Experiment> prepare_external(const NetOptions& options,
   known.model.layout = model::digest_of(*initial.layout()).hex();
   std::string& file = known.model.initial;
   if (!file.empty()) file = std::filesystem::absolute(file).string();
-  return complete(known, {.model = {},
-                          .trainers = std::move(trainers),
-                          .parts = {},
-                          .evaluation = {},
-                          .initial = std::move(initial)});
+  return complete(known,
+                  {.model = {},
+                   .trainers = std::move(trainers),
+                   .parts = {},
+                   .evaluation = {},
+                   .initial = std::move(initial)},
+                  simulated);
 }
 
 }  // namespace
 
-Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets) {
+Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets,
+                   Simulated simulated) {
   STARLING_TRY(options.validate());
   STARLING_ASSIGN(const auto partition, data::PartitionSpec::parse(options.data.partition));
   if (!options.model.is_external()) {
@@ -201,7 +209,7 @@ Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets) 
     if (evaluation) STARLING_TRY(datasets.check(evaluation->to_string()));
   }
   if (needs_labels(options)) return {};
-  STARLING_TRY(arrange(options, {}));
+  STARLING_TRY(arrange(options, {}, simulated));
   return {};
 }
 
@@ -242,9 +250,9 @@ std::string evaluation_note(const Experiment& experiment) {
 }
 
 Result<Experiment> prepare(const NetOptions& options,
-                           std::shared_ptr<const NetworkTrainers> trainers) {
+                           std::shared_ptr<const NetworkTrainers> trainers, Simulated simulated) {
   STARLING_TRY(options.validate());
-  if (trainers) return prepare_external(options, std::move(trainers));
+  if (trainers) return prepare_external(options, std::move(trainers), simulated);
   STARLING_ASSIGN(const auto dataset_spec, data::DatasetSpec::parse(options.data.dataset));
   STARLING_ASSIGN(auto parts, load_parts(options, dataset_spec));
   const data::Dataset& dataset = *parts.front().dataset;
@@ -252,11 +260,13 @@ Result<Experiment> prepare(const NetOptions& options,
   STARLING_ASSIGN(auto evaluation, load_evaluation(options, dataset_spec, parts));
   if (evaluation) STARLING_TRY(check_split(options, *evaluation->dataset, *model));
   model::Parameters initial = model::initial_parameters(*model, options.run.seed);
-  return complete(options, {.model = std::move(model),
-                            .trainers = {},
-                            .parts = std::move(parts),
-                            .evaluation = std::move(evaluation),
-                            .initial = std::move(initial)});
+  return complete(options,
+                  {.model = std::move(model),
+                   .trainers = {},
+                   .parts = std::move(parts),
+                   .evaluation = std::move(evaluation),
+                   .initial = std::move(initial)},
+                  simulated);
 }
 
 std::vector<float> Experiment::initial_of(Node node) const {

@@ -20,6 +20,10 @@
 
 namespace starling::gossip {
 
+// What runs: the algorithm's recurrence, or whole peers (protocol_simulation.h), whose protocol
+// makes good what messages that are lost and nodes that are away do to any algorithm.
+enum class Simulated { kRecurrence, kPeers };
+
 struct Experiment {
   NetOptions options;
   std::shared_ptr<const model::Model> model;        // null where the trainers compute with it
@@ -45,7 +49,8 @@ struct Experiment {
 };
 
 // What prepare() refuses that can be seen without models and trainers.
-[[nodiscard]] Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets);
+[[nodiscard]] Result<void> check(const NetOptions& options, data::ReadableDatasets& datasets,
+                                 Simulated simulated = Simulated::kRecurrence);
 
 // What is allowed and may not do what the user expects: a sentence each.
 std::vector<std::string> warnings(const NetOptions& options);
@@ -56,6 +61,7 @@ std::string evaluation_note(const Experiment& experiment);
 
 // `trainers`: with model.kind = "external". Fails with the sentence of whichever part refuses.
 [[nodiscard]] Result<Experiment> prepare(const NetOptions& options,
-                                         std::shared_ptr<const NetworkTrainers> trainers = {});
+                                         std::shared_ptr<const NetworkTrainers> trainers = {},
+                                         Simulated simulated = Simulated::kRecurrence);
 
 }  // namespace starling::gossip

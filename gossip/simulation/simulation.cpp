@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/base/archive_file.h"
+#include "core/base/check.h"
 #include "gossip/simulation/protocol_simulation.h"
 
 namespace starling::gossip {
@@ -174,6 +175,7 @@ Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads
   if (simulated == Simulated::kPeers) {
     STARLING_ASSIGN(simulation, make_protocol_simulation(experiment, pool));
   } else {
+    STARLING_CHECK(experiment.plan.traits.loss_safe || !experiment.lossy());
     simulation = make_simulation(experiment, pool);
   }
   SimulatedRun run(experiment, pool, clock, hooks, std::move(simulation));

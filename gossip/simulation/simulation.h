@@ -46,10 +46,8 @@ struct SimulationResult {
   std::string incomplete = {};     // of a launched network: whose last model it lacks
 };
 
-// What is simulated: the algorithm's recurrence, or whole peers (protocol_simulation.h).
-enum class Simulated { kRecurrence, kPeers };
-
-// The same result, but for wall seconds, on any number of threads. Fails with "diverged",
+// Requires: the experiment is prepared for what is simulated, or for the recurrence, which bears
+// less. The same result, but for wall seconds, on any number of threads. Fails with "diverged",
 // "all-left" or "no-progress", and as protocol_simulation.h; with checkpoints, as load_archive()
 // and save_archive(), and with "stopped". Simulations of whole peers, and of algorithms of one's
 // own that offer no archive(), save nothing and begin again.

@@ -153,7 +153,8 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     trainer.task_deadline = config.launch.patience;  // an evaluation keeps the launcher waiting
     STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, trainer, flags.threads, *log));
   }
-  STARLING_ASSIGN(const Experiment experiment, prepare(config.net, std::move(trainers)));
+  STARLING_ASSIGN(const Experiment experiment,
+                  prepare(config.net, std::move(trainers), Simulated::kPeers));
   for (const std::string& sentence : warnings(config.net)) {
     context.err << "warning: " << sentence << std::endl;
   }

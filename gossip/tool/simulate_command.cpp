@@ -57,6 +57,10 @@ Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlag
                                 log);
 }
 
+Simulated simulated_by(const SimulateFlags& flags) {
+  return flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence;
+}
+
 // Whole peers are never saved.
 bool saves(const SimulateFlags& flags) { return !flags.out.empty() && !flags.real_protocol; }
 
@@ -67,7 +71,8 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
                                      const std::function<bool()>& stop_asked, Log& log,
                                      const Clock& clock) {
   STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
-  STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
+  STARLING_ASSIGN(const Experiment experiment,
+                  prepare(flags.options, std::move(trainers), simulated_by(flags)));
   const std::string note = evaluation_note(experiment);
   if (!note.empty() && !flags.study.wanted()) log.info("{}", note);
   const Settings settings = recorded_settings(flags);
@@ -93,8 +98,7 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
     if (hooks.on_measurement) hooks.on_measurement(measurement);
     if (writer && written) written = writer->write(measurement);
   };
-  auto simulated = simulate(experiment, flags.threads, clock, all,
-                            flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence);
+  auto simulated = simulate(experiment, flags.threads, clock, all, simulated_by(flags));
   // A full disk is no failure of the run. The error itself matters more than that it is written.
   if (writer && !simulated && simulated.error().kind() == ErrorKind::kRejected &&
       simulated.error().code() != "stopped") {
@@ -219,7 +223,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
         for (std::string& sentence : warnings(flags.options)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
-        return check(flags.options, datasets);
+        return check(flags.options, datasets, simulated_by(flags));
       },
       .settings = [&] { return recorded_settings(flags); },
       .run =
