@@ -76,9 +76,25 @@ void Choco<T>::add_decoded(const Message<T>& message, double weight, std::span<d
   }
 }
 
+// Whether the same neighbours were heard in every exchange since the copies began. Who was never
+// heard has no part in pull_.
+template <class T>
+bool Choco<T>::knows_copies(std::span<const Received<T>> inbox) {
+  std::vector<bool> heard;
+  for (const Received<T>& received : inbox) heard.push_back(received.message != nullptr);
+  if (!heard_) heard_ = heard;
+  if (*heard_ != heard) lacks_ = true;
+  return !lacks_;
+}
+
 template <class T>
 void Choco<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
   STARLING_CHECK(columns.begin == 0 && columns.end == x_.size());
+  if (!knows_copies(inbox)) {
+    std::ranges::fill(pull_, 0);
+    add_decoded(message_, 1, copy_);
+    return;
+  }
   double whole = 0;
   for (const Received<T>& received : inbox) {
     if (received.message == nullptr) continue;
@@ -100,6 +116,8 @@ void Choco<T>::regroup(const Plan&, const Links& links, const LocalPhase* traine
   node_ = links.node;
   std::ranges::fill(copy_, 0);
   std::ranges::fill(pull_, 0);
+  heard_.reset();
+  lacks_ = false;
   if (trained != nullptr) compress(trained->exchange);
 }
 

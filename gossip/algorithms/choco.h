@@ -3,7 +3,8 @@
 // are added to copies xhat_j that neighbours keep; u of H local steps, order "adapt-then-combine":
 //   q_i = Q(x_i + u_i - xhat_i),  xhat_j += q_j,
 //   x_i <- x_i + u_i + gamma sum_j W_ij (xhat_j - xhat_i)
-// xhat = 0 at first; no q may be lost. Bytes a message: as the compressor says.
+// xhat = 0 at first; no q may be lost: a node that lacks one mixes no more until it begins with new
+// copies. Bytes a message: as the compressor says.
 #pragma once
 
 #include <optional>
@@ -52,6 +53,7 @@ class Choco final : public Algorithm<T> {
   std::span<const double> pull() const { return pull_; }  // e_i = sum_j W_ij (xhat_j - xhat_i)
 
  private:
+  bool knows_copies(std::span<const Received<T>> inbox);
   void compress(std::uint64_t exchange);
   std::vector<T> decoded(const Message<T>& message) const;
   void add_decoded(const Message<T>& message, double weight, std::span<double> sum) const;
@@ -66,8 +68,10 @@ class Choco final : public Algorithm<T> {
   // other.
   Vector<double> copy_;
   Vector<double> pull_;
-  std::optional<Compressor> compressor_;  // none: q travels as it is
-  Vector<T> plain_;                       // q of compressor "none"
+  std::optional<std::vector<bool>> heard_;  // whose q came in the first exchange; none: before it
+  bool lacks_ = false;                      // a q since then: pull_ is 0, or it would go on pulling
+  std::optional<Compressor> compressor_;    // none: q travels as it is
+  Vector<T> plain_;                         // q of compressor "none"
   std::vector<std::byte> packed_;
   Message<T> message_;
 };

@@ -33,7 +33,9 @@ enum class Sums {
 struct AlgorithmTraits {
   std::string_view name;
   Pattern pattern = Pattern::kNeighbours;
-  bool loss_safe = true;       // a message that does not come costs accuracy, not convergence
+  bool loss_safe = true;  // a message that does not come costs accuracy, not convergence
+  // What neighbours share only corrects the local steps: restart() before each of them is dpsgd.
+  bool corrects_steps = false;
   bool per_receiver = false;   // message(k) depends on k (sgp: only where messages are lost)
   bool whole_columns = false;  // absorb() wants all columns at once
   bool sends_before_training = false;  // messages are ready before the local steps begin

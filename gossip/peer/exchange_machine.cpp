@@ -57,6 +57,10 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       quorum_(names_.size(), now, support),
       jumps_(options.run_age, now) {
   ahead_.in_step(exchange, now);
+  if (options_.restarted && !options_.loss_safe) {
+    era_ = kAlone;
+    plan_era(exchange_ + 1 + options_.spread);
+  }
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
 
@@ -144,14 +148,19 @@ void ExchangeMachine::begin_exchange() {
     next_era_ = 0;
     if (!in_time) plan_era(exchange_ + 1 + options_.spread);
   }
+  train.plain = plain_ = options_.corrects_steps && next_era_ != 0;
   state_ = State::kTraining;
   actions_.push_back(train);
 }
 
 void ExchangeMachine::announce_to(std::size_t place) {
   ++traffic_.messages;
-  actions_.push_back(
-      Announce{matrix_->receivers(self_)[place].node, place, exchange_, {era_, next_era_}});
+  const Member to = matrix_->receivers(self_)[place].node;
+  // Whose messages are not mixed must not mix ours: what they share would be shared by one only.
+  const auto found = neighbours_.find(to);
+  const bool leaves_out = found != neighbours_.end() && is_left_out(found->second);
+  const auto eras = leaves_out ? protocol::Eras{kAlone, 0} : protocol::Eras{era_, next_era_};
+  actions_.push_back(Announce{to, place, exchange_, eras});
 }
 
 void ExchangeMachine::handle(const Absent& absent) {
@@ -303,7 +312,12 @@ void ExchangeMachine::ask_and_give_up() {
 bool ExchangeMachine::fits(const Arrival& arrival) const {
   const protocol::MixMessage& message = arrival.message;
   if (!quorum_.counts(arrival.support, now_)) return false;
-  if (!options_.loss_safe) return message.exchange == exchange_ && eras_of(message).current == era_;
+  if (!options_.loss_safe) {
+    const protocol::Eras its = eras_of(message);
+    const bool shares = its.current == era_ && era_ != kAlone;
+    const bool are_plain = plain_ && its.next > exchange_;
+    return message.exchange == exchange_ && (shares || are_plain);
+  }
   return message.exchange + kLateExchangesMax >= exchange_;
 }
 
@@ -334,6 +348,7 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     std::optional<Arrival> message = take_message(neighbour);
     if (message) somebody_came_ = true;
     const bool came = message.has_value() && !is_left_out(neighbour);
+    if (came) ++came_count_;
     if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
@@ -367,6 +382,7 @@ bool ExchangeMachine::is_left_out(const Neighbour& neighbour) const {
 
 void ExchangeMachine::mix() {
   somebody_came_ = false;
+  came_count_ = 0;
   Mix mix{.exchange = exchange_, .inbox = take_inbox()};
   expected_count_ = static_cast<std::uint32_t>(mix.inbox.size());
   heard_count_ = static_cast<std::uint32_t>(
@@ -381,8 +397,8 @@ void ExchangeMachine::handle(const Mixed& mixed) {
   if (mixed.unsettled && next_era_ == 0) plan_era(exchange_ + 1 + options_.spread);
   const bool complete = heard_count_ == expected_count_;
   // The usual time of an exchange is not learned from the first one, which includes the start of
-  // the network, nor from one in which nobody was heard or a deadline passed.
-  const bool shows_pace = heard_count_ > 0 && !gave_up_ && exchange_ != first_;
+  // the network, nor from one in which no message came or a deadline passed.
+  const bool shows_pace = came_count_ > 0 && !gave_up_ && exchange_ != first_;
   const Duration took = now_ - began_;
   if (shows_pace && quorum_.held()) quorum_.learn(took);
   ++exchange_;
@@ -475,7 +491,7 @@ std::optional<TimePoint> ExchangeMachine::held_back_until() const {
     const Neighbour& neighbour = neighbours_.at(sender.node);
     return !neighbour.present && neighbour.reachable && neighbour.latest < exchange_;
   });
-  const bool doubtful = heard_count_ < expected_count_ && (silent || quorum_.in_doubt(now_));
+  const bool doubtful = came_count_ < expected_count_ && (silent || quorum_.in_doubt(now_));
   if (!doubtful && !quorum_.is_minority(now_)) return std::nullopt;
   const TimePoint until = began_ + quorum_.pace(work_);
   return until > now_ ? std::optional(until) : std::nullopt;
@@ -592,7 +608,8 @@ void ExchangeMachine::go_to(Exchange target) {
   if (options_.loss_safe) return;
   std::erase_if(eras_, [&](Exchange begun) { return begun > target; });
   // What is shared along the edges no longer fits: alone until the next common beginning.
-  era_ = next_era_ = 0;
+  era_ = kAlone;
+  next_era_ = 0;
   plan_era(target + 1 + options_.spread);
 }
 
@@ -851,7 +868,8 @@ void ExchangeMachine::hear_eras(Member from, protocol::Eras its) {
   // Too late for that one, or too soon after others: one that all can reach. An era that is still
   // to come is a lie: no member is so far ahead.
   const Exchange latest = exchange_ + options_.spread;
-  const bool missed = its.next > std::max(next_era_, era_) && its.next <= plannable_until();
+  const std::uint32_t known = era_ == kAlone ? next_era_ : std::max(next_era_, era_);
+  const bool missed = its.next > known && its.next <= plannable_until();
   const bool began = its.current > era_ && its.current <= latest;
   if (!planned && (missed || began)) plan_era(exchange_ + 1 + options_.spread, from);
 }

@@ -103,6 +103,8 @@ struct Train {  // local steps [step, step + steps), then Trained
   std::uint64_t step = 0;
   int steps = 1;
   bool restart = false;  // the algorithm's state begins anew from its own model first
+  // Without what neighbours share, as a common beginning is still to come: ExchangeOptions.
+  bool plain = false;
 };
 struct Announce {  // send the message for receivers[place] of this exchange's matrix
   Member to = 0;
@@ -143,6 +145,12 @@ struct ExchangeOptions {
   // A message that does not come costs accuracy only; else state that is shared along edges begins
   // anew everywhere at an exchange that all agree on.
   bool loss_safe = true;
+  // That state only corrects the local steps. It is left out while a common beginning is planned,
+  // as what corrections of members that went away would balance is missing, and all who do so mix
+  // their models.
+  bool corrects_steps = false;
+  // This process goes on with a checkpoint: what it shared with its neighbours is gone.
+  bool restarted = false;
   std::uint64_t spread = 1;  // exchanges until a word has reached everybody: the diameter
   // Messages of so many exchanges before one's own are sent again to a neighbour whose link is new.
   std::uint64_t resent = 2;
@@ -180,6 +188,8 @@ class ExchangeMachine {
   // A neighbour that claims more often than this to be far ahead, and is not, would cause one
   // beginning after another. It is left out until 4 era_grid() exchanges have passed without that.
   static constexpr unsigned kContradictionsMax = 2;
+  // An era that no two members share.
+  static constexpr std::uint32_t kAlone = 0xFFFFFFFF;
 
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
   // of this support. The topology must outlive the machine.
@@ -351,10 +361,15 @@ class ExchangeMachine {
   exchange::Exchange majority_from_ = 0;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
-  bool somebody_came_ = false;  // whether or not its message was of use
-  // The exchange at which the shared state began, and at which it will begin anew (0: not planned).
+  // Messages that came for it, also those that are not mixed since they are of another era: their
+  // senders are where we are.
+  std::uint32_t came_count_ = 0;
+  bool somebody_came_ = false;  // also who is left out
+  // The exchange at which the shared state began (kAlone: it is shared with nobody), and at which
+  // it will begin anew (0: not planned).
   std::uint32_t era_ = 0;
   std::uint32_t next_era_ = 0;
+  bool plain_ = false;                   // the exchange at work
   std::deque<exchange::Exchange> eras_;  // the last ones, kErasFree at most
   std::set<exchange::Member> askers_;    // named, as they asked for beginnings too often
 };

@@ -171,11 +171,16 @@ void NeighbourProtocol::begin_phase() {
   packed_.clear();
   find_away();
   const LocalPhase phase = phase_of(train.exchange);
-  const bool restart = train.restart;
+  const bool restart = train.restart, plain = train.plain;
   ProtocolBase::train(
       phase,
-      [this, phase, restart] {
-        if (restart) remake(algorithm_->model());
+      [this, phase, restart, plain] {
+        if (restart) {
+          remake(algorithm_->model());
+        } else if (plain) {
+          const std::span<const float> model = algorithm_->model();
+          algorithm_->restart(std::vector<float>(model.begin(), model.end()));
+        }
         const auto training = local_.training(phase.step);
         return algorithm_->adapt(*training, phase, links());
       },
