@@ -230,6 +230,38 @@ TEST(Choco, SettlesNearTheOptimum) {
   }
 }
 
+// What it knows of the copies would pull at it for as long as they are not begun anew.
+TEST(Choco, WhoLacksAMessageMixesNoMoreUntilItBeginsAnew) {
+  const Quadratics problem(kNodes, kSize);
+  Fleet<double> fleet(plan_by_hand(choco("top-k"), kNodes), problem, scattered(kNodes, kSize));
+  const auto pull = [&](Node i) {
+    const std::span<const double> of = dynamic_cast<Choco<double>&>(fleet.node(i)).pull();
+    return largest({Row(of.begin(), of.end())});
+  };
+  fleet.run(ring(kNodes), 5, 0.1);
+  EXPECT_GT(pull(3), 0);
+  fleet.cut(3);
+  fleet.step(ring(kNodes), 0.1);
+  EXPECT_EQ(pull(3), 0);
+  fleet.cut({});
+  const Row before = fleet.models()[3];
+  fleet.run(ring(kNodes), 5, 0);
+  EXPECT_EQ(fleet.models()[3], before);
+  EXPECT_GT(pull(2), 0);
+  for (Node i = 0; i < kNodes; ++i) ASSERT_TRUE(fleet.replace(i, {}));
+  fleet.step(ring(kNodes), 0.1);
+  EXPECT_GT(pull(3), 0);
+}
+
+TEST(Choco, WhoIsAwayFromTheBeginningHasNoPart) {
+  const Quadratics problem(kNodes, kSize);
+  Fleet<double> fleet(plan_by_hand(choco("top-k"), kNodes), problem, scattered(kNodes, kSize));
+  fleet.cut(3);
+  fleet.run(ring(kNodes), 20, 0);
+  const auto& alone = dynamic_cast<Choco<double>&>(fleet.node(3));
+  EXPECT_EQ(largest({Row(alone.pull().begin(), alone.pull().end())}), 0);
+}
+
 TEST(Choco, ARestartedNodeStartsFromTheModelItWasGiven) {
   const Quadratics problem(kNodes, kSize);
   Fleet<double> fleet(plan_by_hand(choco("top-k"), kNodes), problem, zeros(kNodes, kSize));

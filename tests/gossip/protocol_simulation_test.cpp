@@ -19,7 +19,7 @@ namespace {
 using testing::small_network;
 
 SimulationResult run_with(const NetOptions& options, Simulated simulated, unsigned threads = 1) {
-  const Experiment experiment = prepare(options).value();
+  const Experiment experiment = prepare(options, {}, simulated).value();
   auto result = simulate(experiment, threads, SystemClock(), {}, simulated);
   EXPECT_TRUE(result) << result.error().message();
   return std::move(*result);
@@ -62,7 +62,8 @@ TEST_P(ProtocolSimulations, FromDifferentBeginningsToo) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, ProtocolSimulations,
                          ::testing::Values(Network{"dpsgd", "ring"},
                                            Network{"gradient-tracking", "exponential"},
-                                           Network{"choco", "ring"}, Network{"qg-dsgdm", "ring"},
+                                           Network{"choco", "ring"}, Network{"d2", "complete"},
+                                           Network{"detag", "ring"}, Network{"qg-dsgdm", "ring"},
                                            Network{"relaysgd", "path"},
                                            Network{"epidemic", "epidemic:s=2"}),
                          [](const auto& instance) {
@@ -104,6 +105,130 @@ TEST(ProtocolSimulation, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   EXPECT_EQ(one.totals.virtual_seconds, two.totals.virtual_seconds);
   EXPECT_EQ(one.totals.traffic.bytes_sent, two.totals.traffic.bytes_sent);
 }
+
+// What neighbours know of each other begins anew where the recurrence would have to do without it.
+class SharedStateWithFaults : public ::testing::TestWithParam<const char*> {
+ protected:
+  // Of 400 steps in 40 s, each node with other classes.
+  NetOptions network(const std::string& topology, Node nodes) const {
+    auto options = small_network(topology, nodes, GetParam());
+    options.data.dataset = "synthetic:rows=2400,features=12,classes=6";
+    options.data.partition = "balanced-dirichlet:alpha=0.3";
+    options.run.steps = 400;
+    options.evaluate.every = 400;
+    options.nodes.step_time = std::chrono::milliseconds(100);
+    options.algorithm.ratio = 0.2;
+    if (GetParam() == std::string("d2")) options.topology.mixing = "lazy";
+    return options;
+  }
+  Measurement last(const NetOptions& options) {
+    const auto result = run_with(options, Simulated::kPeers);
+    EXPECT_EQ(result.totals.step, options.run.steps);
+    return result.measurements.back();
+  }
+};
+
+TEST_P(SharedStateWithFaults, AreForWholePeersOnly) {
+  auto options = network("ring", 4);
+  const std::vector<std::function<void(NetOptions&)>> faults = {
+      [](NetOptions& of) { of.network.loss = 0.1; },
+      [](NetOptions& of) { of.network.splits = "10s-20s:2"; },
+      [](NetOptions& of) { of.nodes.crash_every = std::chrono::seconds(60); },
+      [](NetOptions& of) { of.nodes.leave_after = std::chrono::seconds(60); }};
+  data::ReadableDatasets datasets;
+  for (const auto& fault : faults) {
+    auto faulty = options;
+    fault(faulty);
+    const auto refused = prepare(faulty);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), "algorithm-network");
+    EXPECT_THAT(refused.error().message(), ::testing::HasSubstr("use --real-protocol"));
+    EXPECT_FALSE(check(faulty, datasets));
+    EXPECT_TRUE(prepare(faulty, {}, Simulated::kPeers));
+    EXPECT_TRUE(check(faulty, datasets, Simulated::kPeers));
+  }
+}
+
+TEST_P(SharedStateWithFaults, EndNearTheUndisturbedRun) {
+  const auto options = network("ring", 8);
+  const double undisturbed = *last(options).eval_accuracy;
+  for (const double loss : {0.05, 0.2}) {
+    for (const char* splits : {"", "10s-20s:2", "5s-12s:3;15s-25s:2"}) {
+      auto faulty = options;
+      faulty.network.loss = loss;
+      faulty.network.splits = splits;
+      EXPECT_GE(*last(faulty).eval_accuracy, undisturbed - 0.03) << loss << ' ' << splits;
+    }
+  }
+}
+
+// Two links, one of them one way, carry nothing for ten seconds.
+TEST_P(SharedStateWithFaults, BearLinksThatAreHeld) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = network("torus:3x3", 9);
+  const double undisturbed = *last(options).eval_accuracy;
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links)
+      << "from,to,time,latency\n0,1,0s,1ms\n0,1,10s,10s\n0,1,20s,1ms\n1,0,0s,1ms\n"
+         "4,5,0s,1ms\n4,5,15s,10s\n4,5,25s,1ms\n";
+  const Measurement held = last(options);
+  EXPECT_GE(*held.eval_accuracy, undisturbed - 0.03);
+  EXPECT_LT(held.virtual_seconds, 80);
+}
+
+// Members that are started again, those that come late, and one that leaves for good: the others go
+// on at their pace, and no model goes astray.
+TEST_P(SharedStateWithFaults, GoOnWhereMembersComeAndGo) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = network("ring", 8);
+  const Measurement undisturbed = last(options);
+  options.nodes.presence = (directory.path() / "presence.csv").string();
+  std::ofstream(options.nodes.presence) << "node,joins,leaves\n1,0s,5s\n1,8s,20s\n1,20.2s,\n"
+                                           "2,6s,\n5,0s,12s\n5,16s,22s\n5,25s,\n7,0s,10s\n";
+  const Measurement present = last(options);
+  EXPECT_EQ(present.nodes_up, 7U);
+  EXPECT_GE(*present.eval_accuracy_mean_model, *undisturbed.eval_accuracy_mean_model - 0.08);
+  EXPECT_LT(present.virtual_seconds, 80);
+}
+
+TEST_P(SharedStateWithFaults, BearCrashAfterCrash) {
+  auto options = network("ring", 8);
+  options.run.steps = 800;
+  options.evaluate.every = 800;
+  const Measurement undisturbed = last(options);
+  options.nodes.crash_every = std::chrono::seconds(60);
+  options.nodes.return_after = std::chrono::seconds(5);
+  for (const std::uint64_t seed : {2U, 3U}) {
+    options.run.seed = seed;
+    const Measurement crashed = last(options);
+    EXPECT_GE(*crashed.eval_accuracy_mean_model, *undisturbed.eval_accuracy_mean_model - 0.08);
+    EXPECT_LT(crashed.consensus_distance, 3) << seed;
+    EXPECT_LT(crashed.virtual_seconds, 1.6 * 80) << seed;
+  }
+}
+
+TEST_P(SharedStateWithFaults, AreTheSameOnAnyNumberOfThreads) {
+  auto options = network("torus:3x3", 9);
+  options.network.loss = 0.05;
+  options.network.splits = "10s-20s:2";
+  options.nodes.crash_every = std::chrono::seconds(40);
+  options.nodes.return_after = std::chrono::seconds(3);
+  const auto one = run_with(options, Simulated::kPeers, 1);
+  for (const unsigned threads : {1U, 2U}) {
+    const auto again = run_with(options, Simulated::kPeers, threads);
+    EXPECT_EQ(again.trace, one.trace) << threads;
+    EXPECT_EQ(again.models, one.models) << threads;
+    EXPECT_EQ(again.totals.virtual_seconds, one.totals.virtual_seconds) << threads;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, SharedStateWithFaults,
+                         ::testing::Values("choco", "gradient-tracking", "d2", "detag"),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 // Each half goes on by itself: a split costs its two links, not the time that it lasts.
 TEST(ProtocolSimulation, ASplitKeepsNobodyFromItsOwnPart) {

@@ -287,20 +287,25 @@ TEST(ExchangeMachine, WhoTakesAMajoritysModelIsNotThrownToTheBeginning) {
 class Beginnings : public ::testing::Test {
  protected:
   Beginnings() : topology_(*topologies::Topology::make({.spec = "ring", .nodes = 3})) { start(); }
-  void start() {
-    ExchangeOptions options;
+  void start(ExchangeOptions options = {}, Exchange from = 0) {
     options.schedule.steps = 5000;
     options.loss_safe = false;
     std::vector<std::string> names = {"node", "node", "liar"};
-    machine_.emplace(options, *topology_, 0, std::move(names), 0, now_);
+    machine_.emplace(options, *topology_, 0, std::move(names), from, now_);
     restarts_ = 0;
     warnings_.clear();
     feed(Begin{});
   }
   void feed(Event event) {
     for (Action& action : machine_->on(std::move(event), now_)) {
-      if (const auto* train = std::get_if<Train>(&action)) restarts_ += train->restart ? 1 : 0;
-      if (const auto* announce = std::get_if<Announce>(&action)) announced_ = *announce;
+      if (const auto* train = std::get_if<Train>(&action)) {
+        restarts_ += train->restart ? 1 : 0;
+        plain_ = train->plain;
+      }
+      if (const auto* announce = std::get_if<Announce>(&action)) {
+        announced_ = *announce;
+        eras_to_[announce->to] = announce->eras;
+      }
       const auto* const say = std::get_if<Say>(&action);
       if (say != nullptr && say->level == LogLevel::kWarning) warnings_.push_back(say->line);
     }
@@ -326,9 +331,67 @@ class Beginnings : public ::testing::Test {
   std::unique_ptr<const topologies::Topology> topology_;
   std::optional<ExchangeMachine> machine_;
   int restarts_ = 0;
+  bool plain_ = false;  // the exchange at work
   std::vector<std::string> warnings_;
   Announce announced_;
+  std::map<Member, protocol::Eras> eras_to_;
 };
+
+// Else it would mix the messages of those that do not mix its own.
+TEST_F(Beginnings, WhoIsLeftOutSharesNoEra) {
+  for (int time = 0; time < 3; ++time) {
+    exchange({});
+    feed(HelloReceived{2, machine_->exchange() + 100, true, {}});
+    exchange({});
+  }
+  exchange({});
+  EXPECT_EQ(eras_to_[2], (protocol::Eras{ExchangeMachine::kAlone, 0}));
+  EXPECT_NE(eras_to_[1].current, ExchangeMachine::kAlone);
+}
+
+// Its sender is where we are, and waits for us.
+TEST_F(Beginnings, WhatIsOfAnotherEraHoldsNobodyBack) {
+  for (int i = 0; i < 3; ++i) exchange({});
+  feed(Reach{1, false});
+  feed(Reach{1, true});
+  const TimePoint before = now_;
+  for (int i = 0; i < 10; ++i) exchange(ExchangeMachine::kAlone);
+  EXPECT_EQ(machine_->heard(), 1U);
+  EXPECT_EQ(now_ - before, std::chrono::milliseconds(10 * 100));
+}
+
+// What it shared is gone with the process before, also where nobody noticed that it was away.
+TEST_F(Beginnings, WhoGoesOnFromACheckpointSharesNothingUntilTheNextOne) {
+  start({.restarted = true}, 40);
+  exchange(0);
+  EXPECT_EQ(announced_.eras, (protocol::Eras{ExchangeMachine::kAlone, 42}));
+  EXPECT_EQ(machine_->heard(), 0U);
+  exchange(ExchangeMachine::kAlone);
+  EXPECT_EQ(machine_->heard(), 0U) << "another one that was started again";
+  exchange(42);
+  EXPECT_EQ(restarts_, 1);
+  EXPECT_EQ(machine_->heard(), 1U);
+}
+
+// Corrections of who is away are missing until then.
+TEST_F(Beginnings, WhereStateCorrectsStepsAllMixWithoutItUntilTheNextOne) {
+  start({.corrects_steps = true});
+  EXPECT_FALSE(plain_);
+  exchange(0, 5);
+  EXPECT_TRUE(plain_);
+  exchange(3, 5);
+  EXPECT_EQ(machine_->heard(), 2U) << "of another era, and without its state too";
+  exchange(3, 0);
+  EXPECT_EQ(machine_->heard(), 1U);
+  while (machine_->exchange() < 5) exchange(0, 5);
+  EXPECT_EQ(restarts_, 1);
+  EXPECT_FALSE(plain_);
+  start({.corrects_steps = false});
+  exchange(0, 5);
+  EXPECT_FALSE(plain_);
+  exchange(3, 5);
+  EXPECT_EQ(machine_->heard(), 1U);
+}
 
 TEST_F(Beginnings, AreNotAskedForByAnEraThatIsStillToCome) {
   for (int i = 0; i < 50; ++i) exchange(1U << 31);
