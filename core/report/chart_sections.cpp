@@ -48,7 +48,7 @@ void leave_out_beginnings(Chart& chart) {
   const double least = (all->high - all->low) / 10;
   chart.y.limits = {.low = std::max(all->low, std::min(later->low, later->high - least)),
                     .high = std::min(all->high, std::max(later->high, later->low + least))};
-  chart.note += fmt::format("{}The first values of the lines are outside the vertical axis.",
+  chart.note += fmt::format("{}Some first values are outside the vertical axis.",
                             chart.note.empty() ? "" : " ");
 }
 

@@ -272,9 +272,9 @@ Result<void> check_network(const AlgorithmOptions& options, const Setting& setti
         "algorithm-network",
         fmt::format("{} does not survive a message that is lost or a node that is away: what "
                     "neighbours know of each other would differ from then on; use --real-protocol, "
-                    "with which peers begin that state anew, or the algorithm sgp, or relaysgd on "
-                    "a tree, or set network.retransmit = true, with no split and no node that "
-                    "leaves",
+                    "whose peers send again what is lost and begin that state again where a node "
+                    "was away, or the algorithm sgp, or relaysgd on a tree, or set "
+                    "network.retransmit = true, with no split and no node that leaves",
                     options.name));
   }
   const bool ledger = options.name == "sgp" || options.name == "push-sum";

@@ -60,8 +60,8 @@ struct Setting {
   const topologies::Topology* topology = nullptr;  // null where the pattern is kMean
   bool lossy = false;                              // messages may be lost, nodes may be away
   RobustOptions robust = {};
-  // Whole peers run it: after a loss their protocol begins the state that neighbours share anew, so
-  // that a loss rules out no algorithm for it.
+  // Whole peers run it. They send again what is lost, and begin the state that neighbours share
+  // again where a node was away: so algorithms that are not loss-safe are possible too.
   bool by_peers = false;
 };
 

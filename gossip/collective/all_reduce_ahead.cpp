@@ -90,7 +90,7 @@ void AllReduceMachine::set_aside(TimePoint now) {
   // count.
   if (gather_ && gather_->list() == nullptr) {
     charge_late();
-  } else if (charges_waits() && current_->waits_for_list() && current_->gatherer() != self_) {
+  } else if (current_->waits_for_list() && !current_->search && current_->gatherer() != self_) {
     charge(self_, {current_->gatherer()}, current_->promised_at);
   }
   give_up();

@@ -139,9 +139,10 @@ void AllReduceMachine::handle(NoteReceived& event) {
   hear(event.from, note.at, note.attempt, std::move(note.what));
 }
 
-// A gatherer sends its commit to all, whatever it has heard of them.
+// A gatherer sends its commit to all, whatever it has heard of them, and in a group all do.
 bool AllReduceMachine::is_answer(Member from, const Note& note) const {
-  if (std::holds_alternative<reduce::Commit>(note.what)) return from != owner(note.attempt);
+  if (std::holds_alternative<reduce::Commit>(note.what))
+    return from != owner(note.attempt) && !options_.any_mean;
   return is_one_of<reduce::Wait, reduce::NotYet, reduce::Ahead, reduce::List, reduce::Standing,
                    reduce::Done>(note.what);
 }

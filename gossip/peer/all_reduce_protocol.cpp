@@ -280,7 +280,7 @@ bool AllReduceProtocol::can_be(Progress at) const {
 
 // A link may only look whole. A donor that trains gives its model when its local steps are done;
 // from then on something of it comes at least as soon as a piece, or as two, since pieces for
-// others may go before it.
+// others may go before it. Another is asked sooner: both may send the same part then.
 void AllReduceProtocol::copy_model(std::vector<Member> from) {
   const Duration steps = machine_->pace().value_or(work_);
   const Duration piece = machine_->piece_wait();

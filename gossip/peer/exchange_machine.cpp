@@ -57,10 +57,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       quorum_(names_.size(), now, support),
       jumps_(options.run_age, now) {
   ahead_.in_step(exchange, now);
-  if (options_.restarted && !options_.loss_safe) {
-    era_ = kAlone;
-    plan_era(exchange_ + 1 + options_.spread);
-  }
+  if (options_.restarted) share_nothing();
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
 
@@ -605,12 +602,16 @@ void ExchangeMachine::go_to(Exchange target) {
     neighbour.heard_at = target;
     neighbour.next = std::min(neighbour.next, target);
   }
-  if (options_.loss_safe) return;
   std::erase_if(eras_, [&](Exchange begun) { return begun > target; });
-  // What is shared along the edges no longer fits: alone until the next common beginning.
+  share_nothing();
+}
+
+// What was shared along the edges no longer fits: alone until the next common beginning.
+void ExchangeMachine::share_nothing() {
+  if (options_.loss_safe) return;
   era_ = kAlone;
   next_era_ = 0;
-  plan_era(target + 1 + options_.spread);
+  plan_era(exchange_ + 1 + options_.spread);
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
@@ -630,6 +631,7 @@ void ExchangeMachine::handle(const Copied& copied) {
     const Exchange target = std::max(furthest(), given);
     if (target > exchange_) go_to(target);
   }
+  if (copied.exchange) share_nothing();  // also where it is of this exchange
   go_on_or_finish();
 }
 
@@ -846,21 +848,25 @@ void ExchangeMachine::plan_era(Exchange at_least, std::optional<Member> asker) {
   if (begins_too_often()) {
     const Exchange grid = era_grid();
     at_least = (at_least + grid - 1) / grid * grid;
-    if (asker && askers_.insert(*asker).second) {
-      say(LogLevel::kWarning,
-          fmt::format("the state that neighbours share would begin anew too often ({} times since "
-                      "exchange {}, now as {} was away or asks for it, for itself or another): not "
-                      "before exchange {}",
-                      kErasFree, eras_.front(), names_[*asker], at_least));
-    }
+    if (asker) say_too_often(*asker, at_least);
   }
   next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
+}
+
+void ExchangeMachine::say_too_often(Member asker, Exchange next) {
+  if (!askers_.insert(asker).second) return;
+  say(LogLevel::kWarning,
+      fmt::format("the state that neighbours share would begin anew too often ({} times since "
+                  "exchange {}, now as {} was away or asks for it, for itself or another): not "
+                  "before exchange {}",
+                  kErasFree, eras_.front(), names_[asker], next));
 }
 
 void ExchangeMachine::hear_eras(Member from, protocol::Eras its) {
   if (options_.loss_safe) return;
   const bool planned = next_era_ > exchange_;
   if (its.next > exchange_ && may_plan(its.next)) {
+    if (!planned && begins_too_often()) say_too_often(from, its.next);
     // The earliest of those planned: a later one would let a member postpone it for ever.
     next_era_ = planned ? std::min(next_era_, its.next) : its.next;
     return;

@@ -188,7 +188,7 @@ class ExchangeMachine {
   // A neighbour that claims more often than this to be far ahead, and is not, would cause one
   // beginning after another. It is left out until 4 era_grid() exchanges have passed without that.
   static constexpr unsigned kContradictionsMax = 2;
-  // An era that no two members share.
+  // An era that no two members share: of who is alone, and what is told to who is left out.
   static constexpr std::uint32_t kAlone = 0xFFFFFFFF;
 
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
@@ -321,6 +321,8 @@ class ExchangeMachine {
   exchange::Exchange plannable_until() const;
   bool may_plan(exchange::Exchange next_era) const;
   void plan_era(exchange::Exchange at_least, std::optional<exchange::Member> asker = {});
+  void say_too_often(exchange::Member asker, exchange::Exchange next);
+  void share_nothing();
   void hear_eras(exchange::Member from, protocol::Eras its);
   void say(LogLevel level, std::string line);
 

@@ -21,7 +21,7 @@
 namespace starling::gossip {
 
 // What runs: the algorithm's recurrence, or whole peers (protocol_simulation.h), whose protocol
-// makes good what messages that are lost and nodes that are away do to any algorithm.
+// lets algorithms that are not loss-safe go on where messages are lost and nodes are away.
 enum class Simulated { kRecurrence, kPeers };
 
 struct Experiment {

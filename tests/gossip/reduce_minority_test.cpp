@@ -148,8 +148,8 @@ std::set<Member> told(const std::vector<Action>& actions) {
 // One member's machine; what the others do is told to it.
 class OneMember {
  public:
-  OneMember(Member self, std::size_t members)
-      : machine_({}, 1, self, testing::member_names(members)) {
+  OneMember(Member self, std::size_t members, const AllReduceOptions& options = {})
+      : machine_(options, 1, self, testing::member_names(members)) {
     for (Member m = 0; m < members; ++m) {
       if (m != self) others_.push_back(m);
     }
@@ -168,17 +168,17 @@ class OneMember {
 
   std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
 
-  // `gatherer` has ended the exchange at hand with all others, in its first attempt, and whoever is
-  // asked for the mean gives it: this member.
-  Member end_by(Member gatherer, Progress at) {
+  // `gatherer` has ended the exchange at hand with all others, in its first attempt, as it or
+  // `teller` says, and whoever is asked for the mean gives it: this member.
+  Member end_by(Member gatherer, Progress at, std::optional<Member> teller = {}) {
     const Floats mean = share({2});
     const reduce::Commit commit{.members = others_,
                                 .sha256 = sha256(as_bytes(mean.values)),
                                 .support = static_cast<std::uint16_t>(others_.size()),
-                                .holder = gatherer};
+                                .holder = teller.value_or(gatherer)};
     const Attempt attempt = gatherer + 1;
     const auto asked =
-        on(NoteReceived{gatherer, {.epoch = 1, .at = at, .attempt = attempt, .what = commit}});
+        on(NoteReceived{commit.holder, {.epoch = 1, .at = at, .attempt = attempt, .what = commit}});
     const auto* const ask = asked.empty() ? nullptr : std::get_if<SendNote>(&asked.back());
     if (ask == nullptr || !std::holds_alternative<reduce::Want>(ask->note.what)) {
       ADD_FAILURE() << "nobody is asked for the mean";
@@ -325,6 +325,19 @@ TEST_F(AMemberInStep, AsksThoseLastForTheMeanThatOweAnAnswer) {
   EXPECT_EQ(member_.end_by(1, testing::at(11)), 1U);
   (void)member_.begin(testing::at(12));
   EXPECT_EQ(member_.end_by(2, testing::at(12)), 0U) << "it has sent a commit, but to all";
+}
+
+// In a group all send the commit to those that are not in the mean, whether they hear them or not.
+TEST(AMemberOfAGroup, TakesNoCommitForAnAnswer) {
+  for (const bool is_group : {false, true}) {
+    AllReduceOptions options;
+    options.any_mean = is_group;
+    OneMember member(3, 5, options);
+    member.keep_step(0, 10);
+    ASSERT_TRUE(told(member.hear(0, testing::at(15))).contains(1));
+    (void)member.on(NoteReceived{2, {.epoch = 1, .at = testing::at(10), .what = reduce::Wait{}}});
+    EXPECT_EQ(member.end_by(0, testing::at(10), 1), is_group ? 2U : 1U);
+  }
 }
 
 // Nobody gave it a model: they are asked again after a while, not in each moment.

@@ -409,6 +409,8 @@ TEST_F(Beginnings, AreRareHoweverOftenAMemberAsksForOne) {
       {"planned", [this](std::uint32_t at) { exchange(0, at + 1); }},
       {"begun", [this](std::uint32_t at) { exchange(at); }},
       {"both", [this](std::uint32_t at) { exchange(at, at + 1); }},
+      {"planned where all may begin",
+       [this](std::uint32_t at) { exchange(0, (at / 16 + 1) * 16); }},
       {"comes and goes", [this](std::uint32_t at) { exchange({}, 0, at % 2 == 0); }}};
   for (const auto& [name, lie] : lies) {
     SCOPED_TRACE(name);
