@@ -12,6 +12,8 @@ namespace starling::collective {
 namespace {
 
 constexpr Duration kSayEvery = std::chrono::seconds(10);
+// Who is so far behind comes nearer by a model that it copies.
+constexpr Exchange kNear = 16;
 // An exchange is slow that takes so many times this member's work before it, if it is longer than
 // this part of the longest silence.
 constexpr int kSlowTimes = 4;
@@ -225,7 +227,8 @@ bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
     return true;
   }
   if (at >= open()) return false;
-  expected_.insert(to);
+  // Not for what it said long ago, as all that a link held back: it would be waited for as often.
+  if (at.exchange + kNear >= open().exchange) expected_.insert(to);
   if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
     send(to, at, attempt, std::move(otherwise));
     return true;

@@ -599,6 +599,27 @@ TEST(AllReduceHostile, WhoLeadsOthersAwayIsBelievedLessAndLess) {
   }
 }
 
+// As all that a link held back, when it comes at last.
+TEST(AllReduceHostile, WhoAsksAboutExchangesLongPastHoldsNobodyUp) {
+  constexpr Member kSelf = 4;
+  World world = liars_world(1);
+  world.exchanges = 60;
+  ReduceNetwork network(world);
+  network.forge = [&](Member from, Member, Note&) {
+    return from != kSelf || network.place(0).exchange < 20;
+  };
+  network.do_not_await(kSelf);
+  std::function<void()> go_on = [&] {
+    for (Member m = 0; m < kSelf && network.place(m).exchange > 20; ++m) {
+      network.tell(kSelf, m, about(testing::at(0), 0, reduce::AskProgress{}));
+    }
+    network.after(0.02, go_on);
+  };
+  network.after(0.02, go_on);
+  ASSERT_EQ(network.run(), "");
+  EXPECT_LT(pace_of(network).mean, 0.5);
+}
+
 // What a member withholds in each exchange, for as long as the run goes on.
 struct Withholder {
   const char* name;
