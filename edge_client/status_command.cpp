@@ -52,7 +52,7 @@ std::string describe_work(const EdgeStatus& status) {
 
 void print_gossip(const EdgeStatus::Gossip& gossip, std::size_t columns, std::ostream& out) {
   const std::string label = "gossip         ";
-  // It expected nobody where it made no exchange in this epoch, as after the end of the run.
+  // Without an exchange in this epoch, as after the end of the run, no neighbours were expected.
   const std::string heard = gossip.expected > 0 ? fmt::format(", {} of {} neighbours heard",
                                                               gossip.neighbours, gossip.expected)
                                                 : "";

@@ -88,7 +88,7 @@ std::string describe(const json::value& network, const CommandContext& context) 
                    ">SENT", ">REPORTED"});
   for (const json::value& member : network.at("members").get_array()) {
     const json::value& report = member.at("report");
-    // It expected nobody where it made no exchange in this epoch, as after the end of the run.
+    // Without an exchange in this epoch, as after the end of the run, no neighbours were expected.
     const bool expected = report.is_object() && report.at("expected").to_number<int>() > 0;
     const std::string heard =
         expected ? fmt::format("{}/{}", cell(report, "neighbours"), cell(report, "expected")) : "-";

@@ -76,8 +76,8 @@ void Choco<T>::add_decoded(const Message<T>& message, double weight, std::span<d
   }
 }
 
-// Whether the same neighbours were heard in every exchange since the copies began. Who was never
-// heard has no part in pull_.
+// Whether the same neighbours were heard in every exchange since the copies began. A neighbour that
+// was never heard contributes nothing to pull_.
 template <class T>
 bool Choco<T>::knows_copies(std::span<const Received<T>> inbox) {
   std::vector<bool> heard;

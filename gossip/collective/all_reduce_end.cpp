@@ -12,8 +12,6 @@ namespace starling::collective {
 namespace {
 
 constexpr Duration kSayEvery = std::chrono::seconds(10);
-// Who is so far behind comes nearer by a model that it copies.
-constexpr Exchange kNear = 16;
 // An exchange is slow that takes so many times this member's work before it, if it is longer than
 // this part of the longest silence.
 constexpr int kSlowTimes = 4;

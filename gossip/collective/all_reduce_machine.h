@@ -24,6 +24,9 @@ namespace starling::collective {
 
 class AllReduceMachine final : public Reducer {
  public:
+  // A member that is further behind than this catches up by copying a model.
+  static constexpr Exchange kNear = 16;
+
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,

@@ -137,7 +137,8 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   const bool asks =
       is_one_of<reduce::Register, reduce::Ask, reduce::AskProgress, reduce::Want>(note.what);
   if (is_answer && find(exchange) == nullptr) return;
-  if (!is_answer && exchange + kNear >= at_.exchange) peers_[came.from].missed = 0;
+  if (!is_answer && exchange + AllReduceMachine::kNear >= at_.exchange)
+    peers_[came.from].missed = 0;
   if (!is_answer && one_gives_way(came.from, note.at, asks)) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
@@ -196,7 +197,7 @@ const Members& GroupReduceMachine::own_group(Exchange exchange) {
 
 GroupReduceMachine::Group& GroupReduceMachine::open(Exchange exchange) {
   if (const auto found = groups_.find(exchange); found != groups_.end()) return found->second;
-  std::vector<Member> members = draw_.group_of(self_, exchange);
+  Members members = own_group(exchange);
   std::vector<std::string> names;
   std::set<Member> absent;
   Member own = 0;

@@ -30,10 +30,9 @@ class GroupReduceMachine final : public Reducer {
   // A message for an exchange that is further ahead only tells where its sender is. Groups get as
   // far ahead as this without a fault.
   static constexpr Exchange kAhead = 16;
-  // The same while a wait for somebody is remembered: who is held up leaves its exchange sooner.
+  // The limit while a wait for some member is remembered, so that members that are held up leave
+  // their exchange sooner.
   static constexpr Exchange kAheadAfterWaits = 4;
-  // Who is so far behind comes nearer by a model that it copies.
-  static constexpr Exchange kNear = 16;
   // A member that was missed so often is not waited for until it is heard near our exchange.
   static constexpr unsigned kMissedMax = 2;
 

@@ -356,8 +356,9 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
   return inbox;
 }
 
-// Nobody waits for who claims to be further, but its message of this exchange comes.
-// So it is missing and there in turn, and the shared state begins anew each time.
+// Its neighbours do not wait for a member that claims to be further ahead, but its message of this
+// exchange arrives all the same. So it is missing and present in turn, and the shared state is
+// begun again each time.
 void ExchangeMachine::contradict(Member member) {
   if (options_.loss_safe) return;
   Neighbour& neighbour = neighbours_[member];
@@ -623,15 +624,18 @@ void ExchangeMachine::handle(const Copied& copied) {
   // A donor's word of its exchange is believed no further than that of others. Those who were asked
   // and gave nothing are no witnesses.
   const Exchange given = std::min(copied.exchange.value_or(0), explainable(copied.givers));
+  Exchange target = exchange_;
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
-    const Exchange target = std::max(given, std::min(exchange_, majority_from_));
-    if (target != exchange_) go_to(target);
+    target = std::max(given, std::min(exchange_, majority_from_));
   } else if (!majority) {
-    const Exchange target = std::max(furthest(), given);
-    if (target > exchange_) go_to(target);
+    target = std::max({exchange_, furthest(), given});
   }
-  if (copied.exchange) share_nothing();  // also where it is of this exchange
+  if (target != exchange_) {
+    go_to(target);
+  } else if (copied.exchange) {
+    share_nothing();
+  }
   go_on_or_finish();
 }
 
