@@ -12,7 +12,7 @@ void AllReduceMachine::receive(Member from, Progress at, Attempt, reduce::Ahead&
   hear_of_further(from, at, std::move(ahead.donors));
   // It keeps the mean no more that it was asked for.
   const bool was_asked = current_ && current_->search && current_->search->asked() == from;
-  if (was_asked && at > current_->at) try_next_source();
+  if (was_asked && at > current_->at) give_up_donor();
 }
 
 void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
@@ -53,7 +53,8 @@ void AllReduceMachine::catch_up(AheadClaims::Further further) {
   std::ranges::copy_if(donors_, std::back_inserter(first),
                        [this](Member m) { return may_gather(m); });
   if (first.empty()) first = donors_;
-  gatherer_ = first.front();
+  // Likely the others have it still.
+  if (std::ranges::find(first, gatherer_) == first.end()) gatherer_ = first.front();
   actions_.emplace_back(CatchUp{next_, std::move(first)});
 }
 

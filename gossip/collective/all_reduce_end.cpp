@@ -210,6 +210,16 @@ const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
+// Where we are: once in each exchange, and again after a while, since what we said may be lost. All
+// that a link held back would be answered else, one by one, in front of what this member waits for.
+bool AllReduceMachine::may_tell_again(Member to) {
+  const auto [told, is_first] = told_ahead_.try_emplace(to, open(), now_);
+  auto& [at, when] = told->second;
+  if (!is_first && at == open() && now_ < when + options_.answer / 4) return false;
+  told->second = {open(), now_};
+  return true;
+}
+
 // `otherwise` is the answer as long as nobody knows yet whether the exchange is over.
 bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
                                       reduce::What otherwise) {
@@ -226,11 +236,12 @@ bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
   }
   if (at >= open()) return false;
   // Not for what it said long ago, as all that a link held back: it would be waited for as often.
-  if (at.exchange + kNear >= open().exchange) expected_.insert(to);
+  if (!is_past(at)) expected_.insert(to);
   if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
     send(to, at, attempt, std::move(otherwise));
     return true;
   }
+  if (is_past(at) && !may_tell_again(to)) return true;
   Members donors;
   if (!given_up_) donors = donors_;
   if (donors.empty() && last_) {

@@ -106,6 +106,7 @@ void AllReduceMachine::handle(Begin& begin) {
   if (gather_ && gather_->at() != begin.at) gather_.reset();
   look_ahead();
   if (!current_) return;
+  find_unanswering();
   for (Member m = 0; m < names_.size(); ++m) {  // silent members may be back
     if (liveness_.silent_since(m)) send(m, begin.at, 0, reduce::AskProgress{});
   }
@@ -134,9 +135,15 @@ void AllReduceMachine::handle(NoteReceived& event) {
   Note& note = event.note;
   if (event.from >= names_.size() || event.from == self_ || note.epoch != epoch_) return;
   if (note.at.backed > note.at.exchange || note.at.exchange > kExchangeMax) return;  // cannot be
-  liveness_.heard(event.from, now_);
+  note_heard(event.from, note.at);
   if (is_answer(event.from, note)) liveness_.answered(event.from);
   hear(event.from, note.at, note.attempt, std::move(note.what));
+}
+
+// A link that held notes back brings them one after the other: who is waited for because of old
+// ones is late each time. Without a majority everybody counts who is heard at all.
+void AllReduceMachine::note_heard(Member from, Progress at) {
+  if (!is_past(at) || !is_silent(from) || !is_quorum(expected_.size())) liveness_.heard(from, now_);
 }
 
 // A gatherer sends its commit to all, whatever it has heard of them, and in a group all do.
@@ -153,7 +160,7 @@ void AllReduceMachine::hear(Member from, Progress at, Attempt attempt, reduce::W
 
 void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.from >= names_.size() || piece.from == self_ || piece.epoch != epoch_) return;
-  liveness_.heard(piece.from, now_);
+  note_heard(piece.from, piece.at);
   if (!current_ || piece.at != current_->at) return;
   Participation& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
@@ -193,7 +200,7 @@ bool AllReduceMachine::are_members(const Members& members) const {
 }
 
 void AllReduceMachine::send(Member to, Progress at, Attempt attempt, reduce::What what) {
-  if (std::holds_alternative<reduce::AskProgress>(what)) liveness_.asked(to);
+  if (std::holds_alternative<reduce::AskProgress>(what)) liveness_.asked(to, now_);
   actions_.emplace_back(
       SendNote{to, {.epoch = epoch_, .at = at, .attempt = attempt, .what = std::move(what)}});
 }

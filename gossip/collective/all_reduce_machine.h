@@ -85,6 +85,10 @@ class AllReduceMachine final : public Reducer {
     Member by = 0;
     friend auto operator<=>(const AskedFor&, const AskedFor&) = default;
   };
+  struct Told {  // where we are
+    Progress at;
+    TimePoint when{};
+  };
   struct Gathered {  // the last commit, if here
     TimePoint from{};
     Duration lateness_max{};
@@ -100,6 +104,7 @@ class AllReduceMachine final : public Reducer {
   void handle(PieceReceived&);
   void handle(Tick&);
   bool is_answer(Member from, const Note& note) const;
+  void note_heard(Member from, Progress at);
   void hear(Member from, Progress at, Attempt attempt, reduce::What what);
 
   // Which attempt a member takes part in (all_reduce_attempt.cpp).
@@ -140,6 +145,7 @@ class AllReduceMachine final : public Reducer {
   void probe_others();
   void ask_where_others_are();
   void find_silent();
+  void find_unanswering();
   void say_end_is_missing();
   void stop_waiting();
   void resend(Member to);
@@ -171,6 +177,7 @@ class AllReduceMachine final : public Reducer {
   Progress after(Progress at, std::size_t support) const;
   std::size_t support_of(std::size_t members, bool weak) const;
   const EndedExchange* ended_with(Progress at) const;
+  bool may_tell_again(Member to);
   bool answer_if_over(Member to, Progress at, Attempt attempt, reduce::What otherwise);
   void send_commit(Member to, const Commit& commit);
   void tell_registered(const Commit& commit);
@@ -224,6 +231,8 @@ class AllReduceMachine final : public Reducer {
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
+  // So far behind that nobody waits for who is there.
+  bool is_past(Progress at) const { return at.exchange + kNear < open().exchange; }
   Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   bool are_members(const Members& members) const;
@@ -247,6 +256,7 @@ class AllReduceMachine final : public Reducer {
   Members donors_;  // whose model we were told to copy, until we end an exchange
   MemberLiveness liveness_;
   std::map<Member, unsigned> wants_served_;  // in this exchange
+  std::map<Member, Told> told_ahead_;        // who asks about exchanges long past
   // By the last commit: who gathers the next exchange, and who is waited for.
   Member gatherer_ = 0;
   std::set<Member> expected_;

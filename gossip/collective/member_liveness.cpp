@@ -9,7 +9,16 @@ using protocol::Member;
 
 void MemberLiveness::heard(Member member, TimePoint now) {
   Peer& peer = peers_[member];
-  peer = {.met = true, .owes_answer = peer.owes_answer, .heard_at = now};
+  peer = {.met = true, .asked_at = peer.asked_at, .heard_at = now};
+}
+
+void MemberLiveness::asked(Member member, TimePoint now) {
+  if (!unanswered_since(member)) peers_[member].asked_at = now;
+}
+
+std::optional<TimePoint> MemberLiveness::unanswered_since(Member member) const {
+  const Peer& peer = peers_[member];
+  return peer.heard_at < peer.asked_at ? peer.asked_at : std::nullopt;
 }
 
 void MemberLiveness::pass_over(Member member, TimePoint from) {

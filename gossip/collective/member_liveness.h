@@ -22,9 +22,11 @@ class MemberLiveness {
   // A message or a new link: it is there.
   void heard(protocol::Member member, TimePoint now);
   // Where it is. It owes an answer until one comes: meanwhile it may be heard, and not hear us.
-  void asked(protocol::Member member) { peers_[member].owes_answer = true; }
-  void answered(protocol::Member member) { peers_[member].owes_answer = false; }
-  bool owes_answer(protocol::Member member) const { return peers_[member].owes_answer; }
+  void asked(protocol::Member member, TimePoint now);
+  void answered(protocol::Member member) { peers_[member].asked_at.reset(); }
+  bool owes_answer(protocol::Member member) const { return peers_[member].asked_at.has_value(); }
+  // When it was asked first of what it owes, if nothing was heard of it after that.
+  std::optional<TimePoint> unanswered_since(protocol::Member member) const;
   // It did not answer in time.
   void call_silent(protocol::Member member, TimePoint now);
   // From then on it is not waited for, until it is heard: it has passed this exchange, or was
@@ -57,8 +59,8 @@ class MemberLiveness {
 
  private:
   struct Peer {
-    bool met = false;  // it was heard, or its link was up
-    bool owes_answer = false;
+    bool met = false;                   // it was heard, or its link was up
+    std::optional<TimePoint> asked_at;  // it owes an answer
     std::optional<TimePoint> silent_since;
     std::optional<TimePoint> down_since;
     std::optional<TimePoint> passed_over_from;

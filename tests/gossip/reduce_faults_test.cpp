@@ -488,6 +488,30 @@ TEST(AllReduceFaults, ASilentLinkWithAnyGathererIsWaitedForOnce) {
   }
 }
 
+// A link that was silent for a while brings what it held back one by one: whoever counts as there
+// because of old notes is waited for in vain, again and again. While it was silent, nobody else is
+// to list both of its ends.
+TEST(AllReduceFaults, WhatALinkHeldBackHoldsNobodyUp) {
+  for (const auto& [from, to] : std::vector<std::pair<Member, Member>>{{1, 0}, {0, 1}}) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      SCOPED_TRACE(::testing::Message() << from << " to " << to << ", seed " << seed);
+      World world{.seed = seed, .members = 5, .exchanges = 1600};
+      world.latency = 0.001;
+      world.spread = 0;
+      world.options.stragglers = {.min = std::chrono::seconds(2)};
+      ReduceNetwork network(world);
+      network.limit(from, to, 200);  // some 140 are sent in each second
+      network.after(5, [&] { network.hold(from, to, 20); });
+      ASSERT_EQ(network.run(), "");
+      ASSERT_EQ(network.wrong_results(), "");
+      const std::vector<double> seconds = network.exchange_seconds();
+      EXPECT_LT(std::ranges::max(seconds), 5);
+      EXPECT_EQ(std::ranges::count_if(seconds, [](double s) { return s > 1.8; }), 1);
+      EXPECT_EQ(network.finished(0).back().members.size(), 5U);
+    }
+  }
+}
+
 // Deaths and stragglers only: the living agree on everything.
 TEST(AllReduceFaults, RandomDeathsAndStragglers) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {

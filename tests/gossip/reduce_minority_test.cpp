@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <set>
 
@@ -13,6 +14,7 @@
 namespace starling::collective {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::ReduceNetwork;
 using testing::World;
 
@@ -169,25 +171,36 @@ class OneMember {
   std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
 
   // `gatherer` has ended the exchange at hand with all others, in its first attempt, as it or
-  // `teller` says, and whoever is asked for the mean gives it: this member.
-  Member end_by(Member gatherer, Progress at, std::optional<Member> teller = {}) {
-    const Floats mean = share({2});
+  // `teller` says.
+  std::vector<Action> hear_end(Member gatherer, Progress at, std::optional<Member> teller = {}) {
     const reduce::Commit commit{.members = others_,
-                                .sha256 = sha256(as_bytes(mean.values)),
+                                .sha256 = sha256(as_bytes(mean_.values)),
                                 .support = static_cast<std::uint16_t>(others_.size()),
                                 .holder = teller.value_or(gatherer)};
+    return on(NoteReceived{commit.holder,
+                           {.epoch = 1, .at = at, .attempt = gatherer + 1, .what = commit}});
+  }
+
+  // The same, and whoever is asked for the mean gives it: this member.
+  Member end_by(Member gatherer, Progress at, std::optional<Member> teller = {}) {
     const Attempt attempt = gatherer + 1;
-    const auto asked =
-        on(NoteReceived{commit.holder, {.epoch = 1, .at = at, .attempt = attempt, .what = commit}});
+    const auto asked = hear_end(gatherer, at, teller);
     const auto* const ask = asked.empty() ? nullptr : std::get_if<SendNote>(&asked.back());
     if (ask == nullptr || !std::holds_alternative<reduce::Want>(ask->note.what)) {
       ADD_FAILURE() << "nobody is asked for the mean";
       return gatherer;
     }
     const auto ended =
-        on(PieceReceived{ask->to, 1, at, attempt, place_of(Phase::kResult, 0), mean});
+        on(PieceReceived{ask->to, 1, at, attempt, place_of(Phase::kResult, 0), mean_});
     EXPECT_TRUE(!ended.empty() && std::holds_alternative<Finished>(ended.back()));
     return ask->to;
+  }
+
+  // The exchange ends so much later, and the next begins.
+  std::vector<Action> begin_after(Progress at, Duration time) {
+    now += time;
+    end_by(others_.front(), at);
+    return begin(testing::at(at.exchange + 1));
   }
 
   // Where it comes to.
@@ -204,6 +217,13 @@ class OneMember {
   }
 
   std::vector<Action> hear(Member from, Progress next) { return on(over(from, next, {from})); }
+  // To the question where it is.
+  void answer(Member from, Progress at) {
+    (void)on(NoteReceived{from, {.epoch = 1, .at = at, .what = reduce::Wait{}}});
+  }
+  std::vector<Action> ask(Member from, Progress at) {
+    return on(NoteReceived{from, {.epoch = 1, .at = at, .what = reduce::AskProgress{}}});
+  }
 
   // It is told each time that it waits for.
   std::vector<Action> after(Duration time) {
@@ -232,6 +252,7 @@ class OneMember {
   }
 
   std::vector<Member> others_;
+  const Floats mean_ = share({2});
   AllReduceMachine machine_;
 };
 
@@ -294,6 +315,7 @@ TEST_F(AMemberInStep, ComesBackToFewerExchangesOfAMajority) {
 TEST_F(AMemberInStep, GoesOnAtOnceWithoutWhomNobodyConfirms) {
   constexpr Exchange kFar = Exchange{1} << 60;
   EXPECT_FALSE(catches_up(hear(0, testing::at(kFar))));
+  for (const Member m : {1U, 2U, 4U}) member_.answer(m, testing::at(10));
   std::set<Member> gatherers;
   for (int i = 0; i < 2; ++i) gatherers.merge(told(member_.after(std::chrono::seconds(2))));
   ASSERT_TRUE(gatherers.contains(1));
@@ -321,10 +343,22 @@ TEST_F(AMemberInStep, AsksThoseLastForTheMeanThatOweAnAnswer) {
   ASSERT_EQ(told(hear(0, testing::at(15))), (std::set<Member>{1, 2, 4}));
   EXPECT_EQ(member_.end_by(1, testing::at(10)), 0U);
   (void)member_.begin(testing::at(11));
-  (void)member_.on(NoteReceived{1, {.epoch = 1, .at = testing::at(11), .what = reduce::Wait{}}});
+  member_.answer(1, testing::at(11));
   EXPECT_EQ(member_.end_by(1, testing::at(11)), 1U);
   (void)member_.begin(testing::at(12));
   EXPECT_EQ(member_.end_by(2, testing::at(12)), 0U) << "it has sent a commit, but to all";
+}
+
+// It has ended later exchanges already, or answers what it was asked long ago, over a link that
+// held this back.
+TEST_F(AMemberInStep, AsksThoseLastForTheMeanThatSayInsteadThatTheyAreAhead) {
+  ASSERT_EQ(testing::sent_notes<reduce::Want>(member_.hear_end(0, testing::at(10)), 0).size(), 1U);
+  EXPECT_EQ(testing::sent_notes<reduce::Want>(hear(0, testing::at(12)), 1).size(), 1U);
+  (void)member_.on(
+      PieceReceived{1, 1, testing::at(10), 1, place_of(Phase::kResult, 0), share({2})});
+  (void)member_.begin(testing::at(11));
+  member_.answer(1, testing::at(11));
+  EXPECT_EQ(member_.end_by(0, testing::at(11)), 1U);
 }
 
 // In a group all send the commit to those that are not in the mean, whether they hear them or not.
@@ -335,9 +369,52 @@ TEST(AMemberOfAGroup, TakesNoCommitForAnAnswer) {
     OneMember member(3, 5, options);
     member.keep_step(0, 10);
     ASSERT_TRUE(told(member.hear(0, testing::at(15))).contains(1));
-    (void)member.on(NoteReceived{2, {.epoch = 1, .at = testing::at(10), .what = reduce::Wait{}}});
+    member.answer(2, testing::at(10));
     EXPECT_EQ(member.end_by(0, testing::at(10), 1), is_group ? 2U : 1U);
   }
+}
+
+// Who was asked and was not heard since is silent in the next exchange, and asked again in each.
+// What it said long ago does not change that, as when a link held it back.
+TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
+  OneMember member(3, 5);
+  member.keep_step(0, 40);
+  ASSERT_EQ(told(member.hear(0, testing::at(45))), (std::set<Member>{1, 2, 4}));
+  member.answer(2, testing::at(40));
+  member.answer(4, testing::at(40));
+  EXPECT_FALSE(told(member.begin_after(testing::at(40), 100ms)).contains(1)) << "too soon";
+  EXPECT_TRUE(told(member.begin_after(testing::at(41), 2s)).contains(1));
+  (void)member.ask(1, testing::at(42 - AllReduceMachine::kNear - 1));
+  EXPECT_TRUE(told(member.begin_after(testing::at(42), 0s)).contains(1));
+  (void)member.ask(1, testing::at(43 - AllReduceMachine::kNear));
+  EXPECT_FALSE(told(member.begin_after(testing::at(43), 0s)).contains(1));
+}
+
+// Without a majority everybody counts who is there at all.
+TEST(AMemberWithoutAMajority, HearsWhoIsFarBehind) {
+  for (const std::set<Member>& absent : {std::set<Member>{1}, {0, 1, 2}}) {
+    const Progress next{.backed = 0, .exchange = 50};
+    AllReduceMachine machine({}, 1, 3, testing::member_names(5), next, absent);
+    (void)machine.on(Begin{next, share({1})}, TimePoint{});
+    ASSERT_TRUE(machine.is_silent(1));
+    (void)machine.on(testing::note(1, reduce::AskProgress{}, 0, 0), TimePoint{} + 1s);
+    EXPECT_EQ(machine.is_silent(1), absent.size() == 1);
+  }
+}
+
+// All that a link held back would be answered else.
+TEST(AMemberThatAsksAboutExchangesLongPast, IsToldOnceWhereOthersAreAndAgainAfterAWhile) {
+  OneMember member(3, 5);
+  member.keep_step(0, 40);
+  EXPECT_EQ(told(member.ask(1, testing::at(5))), std::set<Member>{1});
+  EXPECT_TRUE(member.ask(1, testing::at(6)).empty());
+  EXPECT_EQ(told(member.ask(2, testing::at(6))), std::set<Member>{2});
+  member.now += 1s;
+  EXPECT_EQ(told(member.ask(1, testing::at(6))), std::set<Member>{1}) << "it may be lost";
+  (void)member.begin_after(testing::at(40), 0s);
+  EXPECT_EQ(told(member.ask(1, testing::at(6))), std::set<Member>{1});
+  EXPECT_EQ(told(member.ask(1, testing::at(38))), std::set<Member>{1});
+  EXPECT_EQ(told(member.ask(1, testing::at(38))), std::set<Member>{1}) << "it is near";
 }
 
 // Nobody gave it a model: they are asked again after a while, not in each moment.

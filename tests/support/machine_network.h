@@ -69,6 +69,10 @@ class MachineNetwork {
   void hold(Member from, Member to, double seconds) {
     link(from, to).held_until = std::max(link(from, to).held_until, in(seconds));
   }
+  // No more arrive in a second, also of what was held.
+  void limit(Member from, Member to, double messages_per_second) {
+    link(from, to).apart = from_seconds(1 / messages_per_second);
+  }
   bool is_held(Member from, Member to) const { return now() < link(from, to).held_until; }
   // The connection is replaced: what is on its way is lost.
   void reset(Member from, Member to) { ++link(from, to).connection; }
@@ -138,7 +142,7 @@ class MachineNetwork {
   void send(Member from, Member to, Work arrive) {
     Link& on = link(from, to);
     if (on.is_cut) return;
-    on.last = std::max(on.last, std::max(now(), on.held_until) + latency(from));
+    on.last = std::max(on.last + on.apart, std::max(now(), on.held_until) + latency(from));
     queue_.schedule(
         on.last, [this, &on, to, connection = on.connection, work = std::move(arrive)]() mutable {
           on_turn(to, [&on, connection, work = std::move(work)] {
@@ -166,6 +170,7 @@ class MachineNetwork {
     unsigned connection = 0;
     TimePoint held_until{};
     TimePoint last{};  // arrival
+    Duration apart{};  // from the arrival before, at least
   };
 
   Link& link(Member from, Member to) { return links_[std::size_t{from} * nodes_.size() + to]; }
