@@ -12,6 +12,8 @@ namespace {
 // An event that comes so much after the time of a tick: this process did not run, and what others
 // sent meanwhile waits to be read.
 constexpr Duration kStopped = std::chrono::milliseconds(500);
+// Who is further behind than this part of the longest silence is not near.
+constexpr int kNearParts = 3;
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 
 }  // namespace
@@ -144,6 +146,17 @@ void AllReduceMachine::handle(NoteReceived& event) {
 // ones is late each time. Without a majority everybody counts who is heard at all.
 void AllReduceMachine::note_heard(Member from, Progress at) {
   if (!is_past(at) || !is_silent(from) || !is_quorum(expected_.size())) liveness_.heard(from, now_);
+}
+
+// By exchanges, and by the time that they take: where they are quick, notes of a distant member are
+// many behind when they come.
+bool AllReduceMachine::is_past(Progress at) const {
+  if (at >= open() || at.exchange >= open().exchange) return false;
+  const Exchange behind = open().exchange - at.exchange;
+  const auto usual = claims_.pace().usual();
+  const Duration near = options_.answer / kNearParts;
+  return behind > kNear &&
+         (!usual || static_cast<double>(behind) * to_seconds(*usual) > to_seconds(near));
 }
 
 // A gatherer sends its commit to all, whatever it has heard of them, and in a group all do.

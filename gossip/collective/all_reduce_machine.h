@@ -232,7 +232,7 @@ class AllReduceMachine final : public Reducer {
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
   // So far behind that nobody waits for who is there.
-  bool is_past(Progress at) const { return at.exchange + kNear < open().exchange; }
+  bool is_past(Progress at) const;
   Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
   bool are_members(const Members& members) const;

@@ -448,6 +448,7 @@ void ExchangeMachine::move_on() {
       fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
                   names_[copy.donors.front()]));
   state_ = State::kCopying;
+  copies_at_ = target;
   majority_.reset();
   actions_.push_back(std::move(copy));
 }
@@ -531,16 +532,16 @@ bool ExchangeMachine::is_past(const Neighbour& neighbour) const {
 }
 
 // How many neighbours must say that they are further before they are believed: two, or one where no
-// other neighbour in the graph can be asked. A neighbour that was never heard can be asked while it
-// may be starting; one that is far behind, or gone silent, cannot.
+// other neighbour in the graph is there. One that was never heard is there while it may be
+// starting. One that is far behind, or does not answer in time, may be led astray itself, or held
+// up.
 std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
   const bool may_start = now_ < started_ + options_.start_patience;
   const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [&](Member member) {
     const auto found = neighbours_.find(member);
     if (found == neighbours_.end()) return may_start;
     const Neighbour& neighbour = found->second;
-    const bool answers = neighbour.met ? !neighbour.missed && !is_past(neighbour) : may_start;
-    return answers && neighbour.reachable && is_linked(neighbour);
+    return (neighbour.met || may_start) && neighbour.reachable && is_linked(neighbour);
   }));
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
@@ -556,16 +557,18 @@ Exchange ExchangeMachine::furthest() const {
   }
   if (claims.empty()) return 0;
   std::ranges::sort(claims);
-  Exchange alone = 0;
-  if (quorum_.knows_pace()) {
-    alone = std::min({last_, claims.back(), *ahead_.alone(quorum_.pace({}), now_)});
-  }
+  const Exchange alone = std::min(claims.back(), made_up_for());
   const std::size_t needed = witnesses_needed(claims.size());
   if (claims.size() < needed) return alone;
   const Exchange witnessed = claims[claims.size() - needed];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
   return std::max(alone, std::min(*std::prev(beyond), explainable(needed)));
+}
+
+// Where we would be, had we lost no time.
+Exchange ExchangeMachine::made_up_for() const {
+  return quorum_.knows_pace() ? std::min(last_, *ahead_.alone(quorum_.pace({}), now_)) : 0;
 }
 
 // What may be, if so many confirm it.
@@ -623,7 +626,9 @@ void ExchangeMachine::handle(const Copied& copied) {
   }
   // A donor's word of its exchange is believed no further than that of others. Those who were asked
   // and gave nothing are no witnesses.
-  const Exchange given = std::min(copied.exchange.value_or(0), explainable(copied.givers));
+  const bool is_one = copied.givers < AheadBound::kWitnesses && !majority;
+  const Exchange most = is_one ? std::max(copies_at_, made_up_for()) : explainable(copied.givers);
+  const Exchange given = std::min(copied.exchange.value_or(0), most);
   Exchange target = exchange_;
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
@@ -639,10 +644,16 @@ void ExchangeMachine::handle(const Copied& copied) {
   go_on_or_finish();
 }
 
+// Whoever else greets us is no witness: a liar could greet all members.
+bool ExchangeMachine::may_be_neighbour(Member member) const {
+  const bool is_whole = topology_.period() > 0 && topology_.period() <= topology_.nodes();
+  return !is_whole || std::ranges::binary_search(graph_, member);
+}
+
 // Where a neighbour is known to be, and whether that is far more than we did meanwhile.
 // False: no peer of this run can be there, so its word counts for nothing.
 bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Support& support) {
-  if (exchange > last_) return false;
+  if (exchange > last_ || !may_be_neighbour(member)) return false;
   const bool was_starting = is_starting();
   Neighbour& neighbour = neighbours_[member];
   neighbour.alive_at = now_;

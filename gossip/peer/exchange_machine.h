@@ -301,6 +301,7 @@ class ExchangeMachine {
   void keep(exchange::Arrival arrival);
   void move_on();
   bool rejoin_majority();
+  bool may_be_neighbour(exchange::Member member) const;
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
   void follow(exchange::Member member, exchange::Exchange exchange,
@@ -310,6 +311,7 @@ class ExchangeMachine {
   bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
   exchange::Exchange furthest() const;
+  exchange::Exchange made_up_for() const;
   exchange::Exchange explainable(std::size_t witnesses) const;
   bool is_stale() const;
   void go_to(exchange::Exchange target);
@@ -336,8 +338,9 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
-  exchange::Exchange resumed_;     // since this one, none was left out
-  const exchange::Exchange last_;  // its end is the run's
+  exchange::Exchange resumed_;        // since this one, none was left out
+  exchange::Exchange copies_at_ = 0;  // where others are, as was believed when a copy began
+  const exchange::Exchange last_;     // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   // Its neighbours in the graph; where each step draws a new graph, those in the first one.
   const std::vector<exchange::Member> graph_;

@@ -158,12 +158,12 @@ class OneMember {
     for (const Member m : others_) (void)on(LinkUp{m, {}});
   }
 
-  // Its exchanges from `first` on, with all others, a second each; then it begins the next.
-  void keep_step(Exchange first, Exchange exchanges) {
+  // Its exchanges from `first` on, with all others, so long each; then it begins the next.
+  void keep_step(Exchange first, Exchange exchanges, Duration each = 1s) {
     begin(testing::at(first));
     for (Exchange e = first; e < first + exchanges; ++e) {
       end_by(others_.front(), testing::at(e));
-      now += std::chrono::seconds(1);
+      now += each;
       begin(testing::at(e + 1));
     }
   }
@@ -388,6 +388,20 @@ TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
   EXPECT_TRUE(told(member.begin_after(testing::at(42), 0s)).contains(1));
   (void)member.ask(1, testing::at(43 - AllReduceMachine::kNear));
   EXPECT_FALSE(told(member.begin_after(testing::at(43), 0s)).contains(1));
+}
+
+// Where exchanges are quick, what a distant member says is many behind when it comes.
+TEST(AMemberThatIsAskedInVain, IsHeardOfMoreExchangesWhereTheyAreQuick) {
+  for (const Exchange behind : {800U, 1'300U}) {
+    OneMember member(3, 5);
+    member.keep_step(0, 20'000, 1ms);
+    ASSERT_TRUE(told(member.hear(0, testing::at(20'005))).contains(1));
+    member.answer(2, testing::at(20'000));
+    member.answer(4, testing::at(20'000));
+    ASSERT_TRUE(told(member.begin_after(testing::at(20'000), 400ms)).contains(1));
+    (void)member.ask(1, testing::at(20'001 - behind));
+    EXPECT_EQ(told(member.begin_after(testing::at(20'001), 0s)).contains(1), behind == 1'300U);
+  }
 }
 
 // Without a majority everybody counts who is there at all.

@@ -17,6 +17,7 @@ namespace starling::gossip {
 namespace {
 
 using namespace exchange;
+using namespace std::chrono_literals;
 using testing::ExchangeNetwork;
 
 ExchangeNetwork::World world(std::uint64_t seed, Exchange steps) {
@@ -142,8 +143,50 @@ TEST_F(WhoSlept, TakesTheOthersModelAtOnce) {
 // Of 80 s with phases of 0.1 s, where only one of those that were asked gave its model.
 TEST_F(WhoSlept, BelievesASingleDonorNoFurtherThanASingleMember) {
   feed(Copied{500'000, 1});
-  EXPECT_GE(machine_->exchange(), 801U);
-  EXPECT_LE(machine_->exchange(), 4 * 803 + 12);
+  EXPECT_GE(machine_->exchange(), 800U);
+  EXPECT_LE(machine_->exchange(), 805U);
+}
+
+// A word that its other neighbour, which is far behind, does not bear out is that of one: it
+// explains the time that was lost and no more. Whoever is no neighbour in the graph says nothing at
+// all.
+TEST(ExchangeMachine, WhoseOtherNeighbourIsFarBehindIsMovedByOneNoFurtherThanTheTimeItLost) {
+  for (const bool is_neighbour : {true, false}) {
+    const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 6});
+    ExchangeOptions options;
+    options.schedule.steps = 1'000'000;
+    options.spread = 3;
+    options.run_age = Duration::zero();
+    TimePoint now{};
+    ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(6, "node"), 0, now);
+    const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+    const auto exchange = [&](std::vector<Member> from) {
+      now += 1ms;
+      feed(Trained{});
+      for (const Member member : from) {
+        feed(MessageReceived{{member, {.exchange = machine.exchange()}, {}, {}}});
+      }
+      while (machine.state() == ExchangeMachine::State::kWaiting) {
+        now = std::max(now, *machine.next_deadline());
+        feed(Tick{});
+      }
+      feed(Mixed{});
+    };
+    feed(Begin{});
+    for (int i = 0; i < 1000; ++i) exchange({1, 5});
+    const TimePoint in_step = now;
+    for (int i = 0; i < 20; ++i) exchange({1});
+    const Member liar = is_neighbour ? 5 : 3;
+    for (int i = 0; i < 6; ++i) {
+      now += 300ms;
+      feed(HelloReceived{liar, 900'000, true, {}});
+      feed(HelloReceived{1, 1020, true, {}});
+      exchange({});
+    }
+    const auto most = static_cast<Exchange>((now - in_step) / 1ms);
+    EXPECT_LE(machine.exchange(), 1000 + (is_neighbour ? most : 26));
+    EXPECT_GE(machine.exchange(), 1026U);
+  }
 }
 
 // It was alone and did more exchanges than the others, who do not follow a single one.
