@@ -119,6 +119,7 @@ void AllReduceMachine::handle(LinkUp& event) {
   if (event.member >= names_.size() || event.member == self_) return;
   const bool is_first = !liveness_.is_met(event.member);
   liveness_.heard(event.member, now_);
+  told_ahead_.erase(event.member);  // it may have been started again since
   if (is_first && waiting_for() == event.member) current_->waits_since = now_;
   // Without a majority nobody who returns is passed over.
   if (2 * expected_.size() <= names_.size()) expected_.insert(event.member);
@@ -149,10 +150,12 @@ void AllReduceMachine::note_heard(Member from, Progress at) {
 }
 
 // By exchanges, and by the time that they take: where they are quick, notes of a distant member are
-// many behind when they come.
+// many behind when they come. Who was without a majority may have ended as many alone, or more.
 bool AllReduceMachine::is_past(Progress at) const {
-  if (at >= open() || at.exchange >= open().exchange) return false;
-  const Exchange behind = open().exchange - at.exchange;
+  const Progress ours = open();
+  if (at >= ours) return false;
+  const Exchange behind = std::max(ours.backed - std::min(at.backed, ours.backed),
+                                   ours.exchange - std::min(at.exchange, ours.exchange));
   const auto usual = claims_.pace().usual();
   const Duration near = options_.answer / kNearParts;
   return behind > kNear &&

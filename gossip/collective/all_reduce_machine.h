@@ -24,7 +24,8 @@ namespace starling::collective {
 
 class AllReduceMachine final : public Reducer {
  public:
-  // A member that is further behind than this catches up by copying a model.
+  // A member that is further behind than this catches up by copying a model. In quick exchanges
+  // it may be near all the same, by the time that they take.
   static constexpr Exchange kNear = 16;
 
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
@@ -56,7 +57,7 @@ class AllReduceMachine final : public Reducer {
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
   bool has_ended() const { return last_.has_value(); }
-  // It did not answer in time, and was not heard since.
+  // It did not answer in time, and was not heard since of an exchange at hand.
   bool is_silent(Member member) const { return liveness_.silent_since(member).has_value(); }
   // Whom this member waits for, if for a single one.
   std::optional<Member> waiting_for() const {

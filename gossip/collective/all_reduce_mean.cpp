@@ -122,9 +122,9 @@ void AllReduceMachine::look_for(Commit commit, Member teller) {
     if (options_.any_mean && std::ranges::none_of(sources, gives)) {
       return go_on_without(commit.members);
     }
-    // Last those that we do not hear, or that may not hear us.
-    std::ranges::stable_partition(sources, [&](Member m) {
-      return !liveness_.is_lost(m, now_) && !liveness_.owes_answer(m) && gives(m);
+    // Last those that we do not hear, or that may not hear us. Who gave none may have been ahead.
+    std::ranges::stable_sort(sources, {}, [&](Member m) {
+      return std::pair(liveness_.is_lost(m, now_) || liveness_.owes_answer(m), !gives(m));
     });
     search.emplace(std::move(commit), std::move(sources), now_);
     ask_source();

@@ -49,11 +49,10 @@ void AllReduceMachine::ask_where_others_are() {
 // Who was late, and is not waited for any more: another gatherer may hear it, and list it with us,
 // who do not.
 void AllReduceMachine::find_unanswering() {
-  const Duration grace = options_.answer / Gathering::kGraceParts;
   for (Member m = 0; m < names_.size(); ++m) {
     const auto asked_at = liveness_.unanswered_since(m);
     if (!asked_at || !liveness_.is_met(m)) continue;
-    const bool had_time = now_ >= std::max(*asked_at, stopped_until_) + grace;
+    const bool had_time = now_ >= std::max(*asked_at, stopped_until_) + piece_wait() / 2;
     if (had_time && now_ >= liveness_.heard_at(m) + piece_wait()) {
       liveness_.call_silent(m, *asked_at);
     }

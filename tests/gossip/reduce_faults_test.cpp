@@ -512,6 +512,32 @@ TEST(AllReduceFaults, WhatALinkHeldBackHoldsNobodyUp) {
   }
 }
 
+// The same of a member that was apart, and ended more exchanges alone than the others meanwhile.
+TEST(AllReduceFaults, WhatAMemberSaidWhileItWasApartHoldsNobodyUp) {
+  for (const Member apart : {0U, 3U}) {
+    World world{.members = 5, .exchanges = 1200};
+    world.latency = 0.001;
+    world.spread = 0.01;
+    world.options.stragglers = {.min = std::chrono::seconds(2)};
+    ReduceNetwork network(world);
+    network.do_not_await(apart);
+    for (Member m = 0; m < network.members(); ++m) {
+      if (m != apart) network.limit(apart, m, 300);
+    }
+    network.after(5, [&] {
+      for (Member m = 0; m < network.members(); ++m) {
+        if (m == apart) continue;
+        network.hold(apart, m, 20);
+        network.hold(m, apart, 20);
+      }
+    });
+    ASSERT_EQ(network.run(), "");
+    ASSERT_EQ(network.wrong_results(), "");
+    const std::vector<double> seconds = network.exchange_seconds();
+    EXPECT_EQ(std::ranges::count_if(seconds, [](double s) { return s > 1.8; }), 1) << apart;
+  }
+}
+
 // Deaths and stragglers only: the living agree on everything.
 TEST(AllReduceFaults, RandomDeathsAndStragglers) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {

@@ -377,13 +377,15 @@ TEST(AMemberOfAGroup, TakesNoCommitForAnAnswer) {
 // Who was asked and was not heard since is silent in the next exchange, and asked again in each.
 // What it said long ago does not change that, as when a link held it back.
 TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
-  OneMember member(3, 5);
+  AllReduceOptions options;
+  options.pieces.initial = 3s;
+  OneMember member(3, 5, options);
   member.keep_step(0, 40);
   ASSERT_EQ(told(member.hear(0, testing::at(45))), (std::set<Member>{1, 2, 4}));
   member.answer(2, testing::at(40));
   member.answer(4, testing::at(40));
   EXPECT_FALSE(told(member.begin_after(testing::at(40), 100ms)).contains(1)) << "too soon";
-  EXPECT_TRUE(told(member.begin_after(testing::at(41), 2s)).contains(1));
+  EXPECT_TRUE(told(member.begin_after(testing::at(41), 1900ms)).contains(1));
   (void)member.ask(1, testing::at(42 - AllReduceMachine::kNear - 1));
   EXPECT_TRUE(told(member.begin_after(testing::at(42), 0s)).contains(1));
   (void)member.ask(1, testing::at(43 - AllReduceMachine::kNear));
@@ -393,15 +395,41 @@ TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
 // Where exchanges are quick, what a distant member says is many behind when it comes.
 TEST(AMemberThatIsAskedInVain, IsHeardOfMoreExchangesWhereTheyAreQuick) {
   for (const Exchange behind : {800U, 1'300U}) {
-    OneMember member(3, 5);
+    AllReduceOptions options;
+    options.pieces.initial = 3s;
+    OneMember member(3, 5, options);
     member.keep_step(0, 20'000, 1ms);
     ASSERT_TRUE(told(member.hear(0, testing::at(20'005))).contains(1));
     member.answer(2, testing::at(20'000));
     member.answer(4, testing::at(20'000));
-    ASSERT_TRUE(told(member.begin_after(testing::at(20'000), 400ms)).contains(1));
-    (void)member.ask(1, testing::at(20'001 - behind));
-    EXPECT_EQ(told(member.begin_after(testing::at(20'001), 0s)).contains(1), behind == 1'300U);
+    for (Exchange e = 20'000; e < 20'004; ++e) (void)member.begin_after(testing::at(e), 400ms);
+    ASSERT_TRUE(told(member.begin_after(testing::at(20'004), 0s)).contains(1));
+    (void)member.ask(1, testing::at(20'005 - behind));
+    EXPECT_EQ(told(member.begin_after(testing::at(20'005), 0s)).contains(1), behind == 1'300U);
   }
+}
+
+// Its answer may come behind pieces, as where all are asked because of a wait.
+TEST(AMemberThatIsAsked, HasHalfAPiecesDeadlineToAnswer) {
+  OneMember member(3, 5);
+  member.keep_step(0, 40);
+  ASSERT_TRUE(told(member.hear(0, testing::at(45))).contains(1));
+  EXPECT_FALSE(told(member.begin_after(testing::at(40), 500ms)).contains(1));
+}
+
+// What it says comes as late as all that its links held back, however many exchanges it ended
+// alone.
+TEST(AMemberThatIsAskedInVain, IsNotHeardOfExchangesThatItEndedAlone) {
+  AllReduceOptions options;
+  options.pieces.initial = 3s;
+  OneMember member(3, 5, options);
+  member.keep_step(0, 40);
+  ASSERT_TRUE(told(member.hear(0, testing::at(Exchange{1} << 60))).contains(1));
+  ASSERT_TRUE(told(member.begin_after(testing::at(40), 1900ms)).contains(1));
+  (void)member.ask(1, {.backed = 5, .exchange = 41});
+  EXPECT_TRUE(told(member.begin_after(testing::at(41), 0s)).contains(1));
+  (void)member.ask(1, {.backed = 30, .exchange = 42});
+  EXPECT_FALSE(told(member.begin_after(testing::at(42), 0s)).contains(1));
 }
 
 // Without a majority everybody counts who is there at all.
@@ -429,6 +457,9 @@ TEST(AMemberThatAsksAboutExchangesLongPast, IsToldOnceWhereOthersAreAndAgainAfte
   EXPECT_EQ(told(member.ask(1, testing::at(6))), std::set<Member>{1});
   EXPECT_EQ(told(member.ask(1, testing::at(38))), std::set<Member>{1});
   EXPECT_EQ(told(member.ask(1, testing::at(38))), std::set<Member>{1}) << "it is near";
+  EXPECT_TRUE(member.ask(1, testing::at(6)).empty());
+  (void)member.on(LinkUp{1, {}});
+  EXPECT_EQ(told(member.ask(1, testing::at(6))), std::set<Member>{1}) << "it may not know";
 }
 
 // Nobody gave it a model: they are asked again after a while, not in each moment.
