@@ -432,6 +432,7 @@ void ExchangeMachine::move_on() {
   // us there. To leave out exchanges for less would take messages from others, who would leave out
   // some in turn, for ever. Who is further does not wait.
   const Exchange target = furthest();
+  say_who_is_not_followed(target);
   if (target <= exchange_ + options_.spread) return go_on_or_finish();
   if (!is_stale()) {
     go_to(target);
@@ -564,6 +565,20 @@ Exchange ExchangeMachine::furthest() const {
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
   return std::max(alone, std::min(*std::prev(beyond), explainable(needed)));
+}
+
+// Others had some exchanges to bear it out.
+void ExchangeMachine::say_who_is_not_followed(Exchange target) {
+  const Exchange most = std::max(target, exchange_) + options_.spread;
+  for (auto& [member, neighbour] : neighbours_) {
+    const bool has_stood = exchange_ > neighbour.heard_at + kStaleSlack;
+    if (!is_heeded(neighbour) || neighbour.latest <= most || !has_stood) continue;
+    if (!neighbour.ahead_line.is_due(now_)) continue;
+    say(LogLevel::kWarning,
+        fmt::format("{} says that it is at exchange {}, and no other neighbour bears it out: this "
+                    "peer is at {} and does not follow",
+                    names_[member], neighbour.latest, exchange_));
+  }
 }
 
 // Where we would be, had we lost no time.

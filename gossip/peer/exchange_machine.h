@@ -251,6 +251,7 @@ class ExchangeMachine {
     WaitBudget budget;                            // how long it may hold us up
     std::optional<exchange::Exchange> wait_over;  // in this exchange
     SeldomLine lost_line;                         // its messages are lost
+    SeldomLine ahead_line;                        // it is not followed
     bool present = true;  // its message came at the last mixing that it should have come for
     // How often it said that it is far ahead and then that it is not, and our exchange when it did
     // so last.
@@ -311,6 +312,7 @@ class ExchangeMachine {
   bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
   exchange::Exchange furthest() const;
+  void say_who_is_not_followed(exchange::Exchange target);
   exchange::Exchange made_up_for() const;
   exchange::Exchange explainable(std::size_t witnesses) const;
   bool is_stale() const;

@@ -159,7 +159,14 @@ TEST(ExchangeMachine, WhoseOtherNeighbourIsFarBehindIsMovedByOneNoFurtherThanThe
     options.run_age = Duration::zero();
     TimePoint now{};
     ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(6, "node"), 0, now);
-    const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+    int named = 0;
+    const auto feed = [&](Event event) {
+      for (const Action& action : machine.on(std::move(event), now)) {
+        const auto* const said = std::get_if<Say>(&action);
+        named +=
+            said != nullptr && said->line.find("no other neighbour") != std::string::npos ? 1 : 0;
+      }
+    };
     const auto exchange = [&](std::vector<Member> from) {
       now += 1ms;
       feed(Trained{});
@@ -186,6 +193,8 @@ TEST(ExchangeMachine, WhoseOtherNeighbourIsFarBehindIsMovedByOneNoFurtherThanThe
     const auto most = static_cast<Exchange>((now - in_step) / 1ms);
     EXPECT_LE(machine.exchange(), 1000 + (is_neighbour ? most : 26));
     EXPECT_GE(machine.exchange(), 1026U);
+    for (int i = 0; i < 20; ++i) exchange({1});
+    EXPECT_EQ(named, is_neighbour ? 1 : 0);
   }
 }
 
