@@ -417,6 +417,25 @@ TEST(AMemberThatIsAsked, HasHalfAPiecesDeadlineToAnswer) {
   EXPECT_FALSE(told(member.begin_after(testing::at(40), 500ms)).contains(1));
 }
 
+// Nor where this process did not run meanwhile: the answers are yet to be read.
+TEST(AMemberThatIsAsked, HasTimeToAnswerAfterThisProcessWasStopped) {
+  OneMember member(3, 5);
+  member.keep_step(0, 40);
+  ASSERT_TRUE(told(member.hear(0, testing::at(Exchange{1} << 60))).contains(1));
+  EXPECT_FALSE(told(member.begin_after(testing::at(40), 60s)).contains(1));
+}
+
+TEST(AMemberThatIsAsked, IsThereIfItWasHeardShortlyBefore) {
+  AllReduceOptions options;
+  options.pieces.initial = 3s;
+  OneMember member(3, 5, options);
+  member.keep_step(0, 40);
+  (void)member.ask(1, testing::at(40));
+  member.now += 100ms;
+  ASSERT_TRUE(told(member.hear(0, testing::at(Exchange{1} << 60))).contains(1));
+  EXPECT_FALSE(told(member.begin_after(testing::at(40), 1900ms)).contains(1));
+}
+
 // What it says comes as late as all that its links held back, however many exchanges it ended
 // alone.
 TEST(AMemberThatIsAskedInVain, IsNotHeardOfExchangesThatItEndedAlone) {
