@@ -361,6 +361,18 @@ TEST_F(AMemberInStep, AsksThoseLastForTheMeanThatSayInsteadThatTheyAreAhead) {
   EXPECT_EQ(member_.end_by(0, testing::at(11)), 1U);
 }
 
+// Who said once that it is ahead may give the next mean; who does not hear us cannot. The other is
+// asked where it is as one is ahead.
+TEST(AMemberThatLooksForAMean, AsksThoseThatWereAheadBeforeThoseThatOweAnAnswer) {
+  OneMember member(2, 3);
+  member.keep_step(0, 10);
+  ASSERT_EQ(testing::sent_notes<reduce::Want>(member.hear_end(1, testing::at(10)), 1).size(), 1U);
+  ASSERT_EQ(testing::sent_notes<reduce::Want>(member.hear(1, testing::at(12)), 0).size(), 1U);
+  (void)member.on(PieceReceived{0, 1, testing::at(10), 2, place_of(Phase::kResult, 0), share({2})});
+  (void)member.begin(testing::at(11));
+  EXPECT_EQ(member.end_by(0, testing::at(11)), 1U);
+}
+
 // In a group all send the commit to those that are not in the mean, whether they hear them or not.
 TEST(AMemberOfAGroup, TakesNoCommitForAnAnswer) {
   for (const bool is_group : {false, true}) {
