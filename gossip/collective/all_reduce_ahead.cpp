@@ -53,7 +53,7 @@ void AllReduceMachine::catch_up(AheadClaims::Further further) {
   std::ranges::copy_if(donors_, std::back_inserter(first),
                        [this](Member m) { return may_gather(m); });
   if (first.empty()) first = donors_;
-  // Likely the others have it still.
+  // That of our last mean the others likely have still.
   if (std::ranges::find(first, gatherer_) == first.end()) gatherer_ = first.front();
   actions_.emplace_back(CatchUp{next_, std::move(first)});
 }

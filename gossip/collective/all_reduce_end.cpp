@@ -16,6 +16,9 @@ constexpr Duration kSayEvery = std::chrono::seconds(10);
 // this part of the longest silence.
 constexpr int kSlowTimes = 4;
 constexpr int kSlowParts = 4;
+// Who asks about exchanges long past is told again where we are after this part of the longest
+// silence.
+constexpr int kToldParts = 4;
 
 }  // namespace
 
@@ -210,12 +213,13 @@ const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
-// Where we are: once in each exchange, and again after a while, since what we said may be lost. All
-// that a link held back would be answered else, one by one, in front of what this member waits for.
+// Where we are, to who asks about an exchange long past: once in each exchange, and again after a
+// while, since what we said may be lost. All that a link held back would be answered else, one by
+// one, in front of what this member waits for.
 bool AllReduceMachine::may_tell_again(Member to) {
   const auto [told, is_first] = told_ahead_.try_emplace(to, open(), now_);
   auto& [at, when] = told->second;
-  if (!is_first && at == open() && now_ < when + options_.answer / 4) return false;
+  if (!is_first && at == open() && now_ < when + options_.answer / kToldParts) return false;
   told->second = {open(), now_};
   return true;
 }

@@ -46,8 +46,8 @@ void AllReduceMachine::ask_where_others_are() {
   send_to_others(current_->at, 0, reduce::AskProgress{});
 }
 
-// Who was late, and is not waited for any more: another gatherer may hear it, and list it with us,
-// who do not.
+// Of all that were asked before, for whatever reason, as the late ones that nobody waits for any
+// more: another gatherer may hear them, and list them with us, who do not.
 void AllReduceMachine::find_unanswering() {
   for (Member m = 0; m < names_.size(); ++m) {
     const auto asked_at = liveness_.unanswered_since(m);
