@@ -53,6 +53,9 @@ void AllReduceMachine::catch_up(AheadClaims::Further further) {
   std::ranges::copy_if(donors_, std::back_inserter(first),
                        [this](Member m) { return may_gather(m); });
   if (first.empty()) first = donors_;
+  // Last those that may not hear us: each would be waited for.
+  std::ranges::stable_partition(
+      first, [this](Member m) { return !liveness_.owes_answer(m) && records_->gives(names_[m]); });
   // That of our last mean the others likely have still.
   if (std::ranges::find(first, gatherer_) == first.end()) gatherer_ = first.front();
   actions_.emplace_back(CatchUp{next_, std::move(first)});
