@@ -449,7 +449,6 @@ void ExchangeMachine::move_on() {
       fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
                   names_[copy.donors.front()]));
   state_ = State::kCopying;
-  copies_at_ = target;
   majority_.reset();
   actions_.push_back(std::move(copy));
 }
@@ -533,16 +532,18 @@ bool ExchangeMachine::is_past(const Neighbour& neighbour) const {
 }
 
 // How many neighbours must say that they are further before they are believed: two, or one where no
-// other neighbour in the graph is there. One that was never heard is there while it may be
-// starting. One that is far behind, or does not answer in time, may be led astray itself, or held
-// up.
+// other neighbour in the graph can be asked. A neighbour that was never heard can be asked while it
+// may be starting; one that is far behind, or gone silent, cannot, unless we left it behind
+// ourselves: a liar that moved us a little would be the only one left, and move us on.
 std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
   const bool may_start = now_ < started_ + options_.start_patience;
   const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [&](Member member) {
     const auto found = neighbours_.find(member);
     if (found == neighbours_.end()) return may_start;
     const Neighbour& neighbour = found->second;
-    return (neighbour.met || may_start) && neighbour.reachable && is_linked(neighbour);
+    const bool keeps_up = !neighbour.missed && !is_past(neighbour);
+    const bool answers = neighbour.met ? keeps_up || neighbour.left_behind : may_start;
+    return answers && neighbour.reachable && is_linked(neighbour);
   }));
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
@@ -614,6 +615,10 @@ bool ExchangeMachine::is_stale() const {
 void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
+  for (auto& [member, neighbour] : neighbours_) {
+    const bool was_near = neighbour.met && !is_past(neighbour);
+    if (was_near && neighbour.latest + options_.spread < target) neighbour.left_behind = true;
+  }
   exchange_ = resumed_ = target;
   ahead_.gone_to(target, quorum_.pace({}), now_);
   for (auto& [member, neighbour] : neighbours_) {
@@ -641,9 +646,7 @@ void ExchangeMachine::handle(const Copied& copied) {
   }
   // A donor's word of its exchange is believed no further than that of others. Those who were asked
   // and gave nothing are no witnesses.
-  const bool is_one = copied.givers < AheadBound::kWitnesses && !majority;
-  const Exchange most = is_one ? std::max(copies_at_, made_up_for()) : explainable(copied.givers);
-  const Exchange given = std::min(copied.exchange.value_or(0), most);
+  const Exchange given = std::min(copied.exchange.value_or(0), explainable(copied.givers));
   Exchange target = exchange_;
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
@@ -708,6 +711,7 @@ void ExchangeMachine::follow(Member member, Exchange exchange, const protocol::S
   if (exchange <= exchange_ + 1) neighbour.overtaken = false;
   neighbour.latest = exchange;
   neighbour.heard_at = exchange_;
+  if (!is_past(neighbour)) neighbour.left_behind = false;
 }
 
 // What was given up: slow, or lost.

@@ -246,6 +246,7 @@ class ExchangeMachine {
     // A deadline passed without its message, or it was absent, and nothing came since: not waited
     // for.
     bool missed = false;
+    bool left_behind = false;                     // by a jump of ours, and it did not come up since
     std::optional<exchange::Exchange> given_up;   // of this exchange, and nothing came since
     int lost_in_a_row = 0;                        // given up, though it answered
     WaitBudget budget;                            // how long it may hold us up
@@ -340,9 +341,8 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
-  exchange::Exchange resumed_;        // since this one, none was left out
-  exchange::Exchange copies_at_ = 0;  // where others are, as was believed when a copy began
-  const exchange::Exchange last_;     // its end is the run's
+  exchange::Exchange resumed_;     // since this one, none was left out
+  const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   // Its neighbours in the graph; where each step draws a new graph, those in the first one.
   const std::vector<exchange::Member> graph_;

@@ -143,14 +143,14 @@ TEST_F(WhoSlept, TakesTheOthersModelAtOnce) {
 // Of 80 s with phases of 0.1 s, where only one of those that were asked gave its model.
 TEST_F(WhoSlept, BelievesASingleDonorNoFurtherThanASingleMember) {
   feed(Copied{500'000, 1});
-  EXPECT_GE(machine_->exchange(), 800U);
-  EXPECT_LE(machine_->exchange(), 805U);
+  EXPECT_GE(machine_->exchange(), 801U);
+  EXPECT_LE(machine_->exchange(), 4 * 803 + 12);
 }
 
 // A word that its other neighbour, which is far behind, does not bear out is that of one: it
 // explains the time that was lost and no more. Whoever is no neighbour in the graph says nothing at
 // all.
-TEST(ExchangeMachine, WhoseOtherNeighbourIsFarBehindIsMovedByOneNoFurtherThanTheTimeItLost) {
+TEST(ExchangeMachine, WhoLeftItsOtherNeighbourBehindIsMovedByOneNoFurtherThanTheTimeItLost) {
   for (const bool is_neighbour : {true, false}) {
     const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 6});
     ExchangeOptions options;
