@@ -554,12 +554,17 @@ std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
 // all before we know what an exchange takes.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
+  std::optional<Exchange> furthest_near;  // of neighbours in the graph
   for (const auto& [member, neighbour] : neighbours_) {
-    if (is_heeded(neighbour) && !is_past(neighbour)) claims.push_back(neighbour.latest);
+    if (!is_heeded(neighbour) || is_past(neighbour)) continue;
+    claims.push_back(neighbour.latest);
+    if (may_be_neighbour(member)) {
+      furthest_near = std::max(furthest_near.value_or(0), neighbour.latest);
+    }
   }
-  if (claims.empty()) return 0;
+  if (!furthest_near) return 0;
   std::ranges::sort(claims);
-  const Exchange alone = std::min(claims.back(), made_up_for());
+  const Exchange alone = std::min(*furthest_near, made_up_for());
   const std::size_t needed = witnesses_needed(claims.size());
   if (claims.size() < needed) return alone;
   const Exchange witnessed = claims[claims.size() - needed];
@@ -662,7 +667,8 @@ void ExchangeMachine::handle(const Copied& copied) {
   go_on_or_finish();
 }
 
-// Whoever else greets us is no witness: a liar could greet all members.
+// Whoever else greets us bears out what a neighbour says, and says nothing alone: a liar could
+// greet all members.
 bool ExchangeMachine::may_be_neighbour(Member member) const {
   const bool is_whole = topology_.period() > 0 && topology_.period() <= topology_.nodes();
   return !is_whole || std::ranges::binary_search(graph_, member);
@@ -671,7 +677,7 @@ bool ExchangeMachine::may_be_neighbour(Member member) const {
 // Where a neighbour is known to be, and whether that is far more than we did meanwhile.
 // False: no peer of this run can be there, so its word counts for nothing.
 bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Support& support) {
-  if (exchange > last_ || !may_be_neighbour(member)) return false;
+  if (exchange > last_) return false;
   const bool was_starting = is_starting();
   Neighbour& neighbour = neighbours_[member];
   neighbour.alive_at = now_;
