@@ -16,8 +16,7 @@ constexpr Duration kSayEvery = std::chrono::seconds(10);
 // this part of the longest silence.
 constexpr int kSlowTimes = 4;
 constexpr int kSlowParts = 4;
-// Who asks about exchanges long past is told again where we are after this part of the longest
-// silence.
+// A member that asks about old exchanges gets the same answer again after this part of `answer`.
 constexpr int kToldParts = 4;
 
 }  // namespace
@@ -213,14 +212,14 @@ const EndedExchange* AllReduceMachine::ended_with(Progress at) const {
   return former_ && former_->commit.at == at ? &*former_ : nullptr;
 }
 
-// Where we are, to who asks about an exchange long past: once in each exchange, and again after a
-// while, since what we said may be lost. All that a link held back would be answered else, one by
-// one, in front of what this member waits for.
+// A member that asks about an old exchange is told once in each exchange where we are, and again
+// after a while, since the answer may be lost. Otherwise everything that a link held back would be
+// answered one by one, before the notes that the member waits for.
 bool AllReduceMachine::may_tell_again(Member to) {
-  const auto [told, is_first] = told_ahead_.try_emplace(to, open(), now_);
-  auto& [at, when] = told->second;
-  if (!is_first && at == open() && now_ < when + options_.answer / kToldParts) return false;
-  told->second = {open(), now_};
+  const auto told = told_ahead_.find(to);
+  const bool knows = told != told_ahead_.end() && told->second.at == open();
+  if (knows && now_ < told->second.when + options_.answer / kToldParts) return false;
+  told_ahead_[to] = {open(), now_};
   return true;
 }
 
@@ -240,12 +239,13 @@ bool AllReduceMachine::answer_if_over(Member to, Progress at, Attempt attempt,
   }
   if (at >= open()) return false;
   // Not for what it said long ago, as all that a link held back: it would be waited for as often.
-  if (!is_past(at)) expected_.insert(to);
+  const bool is_old = is_past(at);
+  if (!is_old) expected_.insert(to);
   if (given_up_ && at >= given_up_->current.at) {  // nothing is copied yet, and may never be
     send(to, at, attempt, std::move(otherwise));
     return true;
   }
-  if (is_past(at) && !may_tell_again(to)) return true;
+  if (is_old && !may_tell_again(to)) return true;
   Members donors;
   if (!given_up_) donors = donors_;
   if (donors.empty() && last_) {

@@ -12,7 +12,7 @@ namespace {
 // An event that comes so much after the time of a tick: this process did not run, and what others
 // sent meanwhile waits to be read.
 constexpr Duration kStopped = std::chrono::milliseconds(500);
-// Who is further behind than this part of the longest silence is not near.
+// Exchanges are recent that ended within this part of `answer`.
 constexpr int kNearParts = 3;
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 
@@ -143,23 +143,24 @@ void AllReduceMachine::handle(NoteReceived& event) {
   hear(event.from, note.at, note.attempt, std::move(note.what));
 }
 
-// A link that held notes back brings them one after the other: who is waited for because of old
-// ones is late each time. Without a majority everybody counts who is heard at all.
+// A link that held notes back delivers them one by one. If an old note ended its sender's silence,
+// the others would wait for it and it would be late each time. Without a majority any note counts.
 void AllReduceMachine::note_heard(Member from, Progress at) {
-  if (!is_past(at) || !is_silent(from) || !is_quorum(expected_.size())) liveness_.heard(from, now_);
+  if (!is_silent(from) || !is_past(at) || !is_quorum(expected_.size())) liveness_.heard(from, now_);
 }
 
-// By exchanges, and by the time that they take: where they are quick, notes of a distant member are
-// many behind when they come. Who was without a majority may have ended as many alone, or more.
+// Counted in exchanges and in time: where exchanges are quick, the notes of a distant member are
+// many exchanges old when they arrive. `backed` counts too, since a member without a majority may
+// end as many exchanges alone, or more.
 bool AllReduceMachine::is_past(Progress at) const {
   const Progress ours = open();
   if (at >= ours) return false;
   const Exchange behind = std::max(ours.backed - std::min(at.backed, ours.backed),
                                    ours.exchange - std::min(at.exchange, ours.exchange));
+  if (behind <= kNear) return false;
   const auto usual = claims_.pace().usual();
-  const Duration near = options_.answer / kNearParts;
-  return behind > kNear &&
-         (!usual || static_cast<double>(behind) * to_seconds(*usual) > to_seconds(near));
+  const Duration recent = options_.answer / kNearParts;
+  return !usual || static_cast<double>(behind) * to_seconds(*usual) > to_seconds(recent);
 }
 
 // A gatherer sends its commit to all, whatever it has heard of them, and in a group all do.

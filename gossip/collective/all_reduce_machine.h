@@ -232,7 +232,7 @@ class AllReduceMachine final : public Reducer {
 
   // The exchange at hand, or to begin.
   Progress open() const { return current_ ? current_->at : next_; }
-  // So far behind that nobody waits for who is there.
+  // So old that its sender is not waited for because of it.
   bool is_past(Progress at) const;
   Member owner(Attempt attempt) const { return owner_of(attempt, names_.size()); }
   bool is_quorum(std::size_t members) const { return majority_.is_quorum(members); }
@@ -257,7 +257,7 @@ class AllReduceMachine final : public Reducer {
   Members donors_;  // whose model we were told to copy, until we end an exchange
   MemberLiveness liveness_;
   std::map<Member, unsigned> wants_served_;  // in this exchange
-  std::map<Member, Told> told_ahead_;        // who asks about exchanges long past
+  std::map<Member, Told> told_ahead_;        // members that ask about old exchanges
   // By the last commit: who gathers the next exchange, and who is waited for.
   Member gatherer_ = 0;
   std::set<Member> expected_;

@@ -46,8 +46,9 @@ void AllReduceMachine::ask_where_others_are() {
   send_to_others(current_->at, 0, reduce::AskProgress{});
 }
 
-// Of all that were asked before, for whatever reason, as the late ones that nobody waits for any
-// more: another gatherer may hear them, and list them with us, who do not.
+// Members that were asked where they are in an earlier exchange and did not answer, such as late
+// ones that this gatherer no longer waits for. Another gatherer may hear them and list them with
+// us.
 void AllReduceMachine::find_unanswering() {
   for (Member m = 0; m < names_.size(); ++m) {
     const auto asked_at = liveness_.unanswered_since(m);

@@ -548,23 +548,27 @@ std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
 
+// Other members bear out what a neighbour says, and move nobody alone: a liar could greet them all.
+bool ExchangeMachine::may_be_neighbour(Member member) const {
+  const bool is_whole = topology_.period() > 0 && topology_.period() <= topology_.nodes();
+  return !is_whole || std::ranges::binary_search(graph_, member);
+}
+
 // Where to go on, of what members with a link say; at or before our own exchange: nowhere else.
 // What enough of them confirm is believed in reason, and then the further one, which waits where it
 // is. What a single one says is believed as far as it makes up for time that we lost, and not at
 // all before we know what an exchange takes.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
-  std::optional<Exchange> furthest_near;  // of neighbours in the graph
+  std::optional<Exchange> in_graph;  // the furthest of neighbours in the graph
   for (const auto& [member, neighbour] : neighbours_) {
     if (!is_heeded(neighbour) || is_past(neighbour)) continue;
     claims.push_back(neighbour.latest);
-    if (may_be_neighbour(member)) {
-      furthest_near = std::max(furthest_near.value_or(0), neighbour.latest);
-    }
+    if (may_be_neighbour(member)) in_graph = std::max(in_graph.value_or(0), neighbour.latest);
   }
-  if (!furthest_near) return 0;
+  if (!in_graph) return 0;
   std::ranges::sort(claims);
-  const Exchange alone = std::min(*furthest_near, made_up_for());
+  const Exchange alone = std::min(*in_graph, made_up_for());
   const std::size_t needed = witnesses_needed(claims.size());
   if (claims.size() < needed) return alone;
   const Exchange witnessed = claims[claims.size() - needed];
@@ -665,13 +669,6 @@ void ExchangeMachine::handle(const Copied& copied) {
     share_nothing();
   }
   go_on_or_finish();
-}
-
-// Whoever else greets us bears out what a neighbour says, and says nothing alone: a liar could
-// greet all members.
-bool ExchangeMachine::may_be_neighbour(Member member) const {
-  const bool is_whole = topology_.period() > 0 && topology_.period() <= topology_.nodes();
-  return !is_whole || std::ranges::binary_search(graph_, member);
 }
 
 // Where a neighbour is known to be, and whether that is far more than we did meanwhile.

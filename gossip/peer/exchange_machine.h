@@ -303,7 +303,6 @@ class ExchangeMachine {
   void keep(exchange::Arrival arrival);
   void move_on();
   bool rejoin_majority();
-  bool may_be_neighbour(exchange::Member member) const;
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
   void follow(exchange::Member member, exchange::Exchange exchange,
@@ -312,6 +311,7 @@ class ExchangeMachine {
   bool is_heeded(const Neighbour& neighbour) const;
   bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
+  bool may_be_neighbour(exchange::Member member) const;
   exchange::Exchange furthest() const;
   void say_who_is_not_followed(exchange::Exchange target);
   exchange::Exchange made_up_for() const;

@@ -147,6 +147,13 @@ std::set<Member> told(const std::vector<Action>& actions) {
   return to;
 }
 
+// A piece has 3 s from the first exchange on.
+AllReduceOptions quick_pieces() {
+  AllReduceOptions options;
+  options.pieces.initial = 3s;
+  return options;
+}
+
 // One member's machine; what the others do is told to it.
 class OneMember {
  public:
@@ -389,9 +396,7 @@ TEST(AMemberOfAGroup, TakesNoCommitForAnAnswer) {
 // Who was asked and was not heard since is silent in the next exchange, and asked again in each.
 // What it said long ago does not change that, as when a link held it back.
 TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
-  AllReduceOptions options;
-  options.pieces.initial = 3s;
-  OneMember member(3, 5, options);
+  OneMember member(3, 5, quick_pieces());
   member.keep_step(0, 40);
   ASSERT_EQ(told(member.hear(0, testing::at(45))), (std::set<Member>{1, 2, 4}));
   member.answer(2, testing::at(40));
@@ -407,9 +412,7 @@ TEST(AMemberThatIsAskedInVain, IsSilentUntilItIsHeardOfAnExchangeAtHand) {
 // Where exchanges are quick, what a distant member says is many behind when it comes.
 TEST(AMemberThatIsAskedInVain, IsHeardOfMoreExchangesWhereTheyAreQuick) {
   for (const Exchange behind : {800U, 1'300U}) {
-    AllReduceOptions options;
-    options.pieces.initial = 3s;
-    OneMember member(3, 5, options);
+    OneMember member(3, 5, quick_pieces());
     member.keep_step(0, 20'000, 1ms);
     ASSERT_TRUE(told(member.hear(0, testing::at(20'005))).contains(1));
     member.answer(2, testing::at(20'000));
@@ -438,9 +441,7 @@ TEST(AMemberThatIsAsked, HasTimeToAnswerAfterThisProcessWasStopped) {
 }
 
 TEST(AMemberThatIsAsked, IsThereIfItWasHeardShortlyBefore) {
-  AllReduceOptions options;
-  options.pieces.initial = 3s;
-  OneMember member(3, 5, options);
+  OneMember member(3, 5, quick_pieces());
   member.keep_step(0, 40);
   (void)member.ask(1, testing::at(40));
   member.now += 100ms;
@@ -451,9 +452,7 @@ TEST(AMemberThatIsAsked, IsThereIfItWasHeardShortlyBefore) {
 // What it says comes as late as all that its links held back, however many exchanges it ended
 // alone.
 TEST(AMemberThatIsAskedInVain, IsNotHeardOfExchangesThatItEndedAlone) {
-  AllReduceOptions options;
-  options.pieces.initial = 3s;
-  OneMember member(3, 5, options);
+  OneMember member(3, 5, quick_pieces());
   member.keep_step(0, 40);
   ASSERT_TRUE(told(member.hear(0, testing::at(Exchange{1} << 60))).contains(1));
   ASSERT_TRUE(told(member.begin_after(testing::at(40), 1900ms)).contains(1));
