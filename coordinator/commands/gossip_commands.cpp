@@ -43,7 +43,10 @@ struct NetFlags {
     STARLING_TRY(options.validate());
     return gossip_run_to_toml(options);
   }
-  std::string run_name() const { return run.empty() ? fs::path(file).stem().string() : run; }
+  std::string run_name() const {
+    if (!run.empty()) return run;
+    return file.empty() ? "gossip" : fs::path(file).stem().string();
+  }
 };
 
 void note_what_is_simulated(const NetFlags& flags, CommandContext& context) {
@@ -111,9 +114,9 @@ std::string describe(const json::value& network, const CommandContext& context) 
 
 void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
   command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
-      ->required()
       ->type_name("NET.toml");
-  command.add_option("--run", flags.run, "its name (default: that of the file)")->type_name("NAME");
+  command.add_option("--run", flags.run, "its name (default: that of the file, or gossip)")
+      ->type_name("NAME");
   command.add_option("--expires", flags.expires, "life of the roster (default: " + lifetime + ")")
       ->type_name("DURATION");
   add_operator_flags(command, flags.common);

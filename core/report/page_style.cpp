@@ -93,6 +93,7 @@ overflow-wrap:anywhere}
 .facts{grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:4px 12px}
 }
 @media print{main{max-width:none;padding:0}.grid{grid-template-columns:1fr 1fr}.scroll{overflow:visible}
+details:has(figure)::details-content{display:block;content-visibility:visible;block-size:auto}
 table{font-size:7pt}th,td{padding:2px 4px}th,td,td .part{white-space:normal}}
 )";
 

@@ -303,6 +303,18 @@ void print_versions(const std::vector<Entry>& entries, std::ostream& err) {
       << std::endl;
 }
 
+// Runs of commands with other axes, or of one run alone.
+std::size_t count_others(const Plan& plan, const std::filesystem::path& out) {
+  std::size_t others = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(out, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool planned = std::ranges::find(plan.runs, name, &PlannedRun::name) != plan.runs.end();
+    if (!planned && report::holds_run(entry.path())) ++others;
+  }
+  return others;
+}
+
 void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Options& options,
                 std::ostream& err) {
   err << describe(plan) << "\n";
@@ -314,6 +326,15 @@ void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Optio
                        entries.size() - finished, options.out.string())
         << std::endl;
     print_versions(entries, err);
+  }
+  const std::size_t others = count_others(plan, options.out);
+  if (others > 0) {
+    err << fmt::format(
+               "note: {} holds {} that {} not of this grid, and the report shows {} too: name "
+               "another directory with --out for a study of its own",
+               options.out.string(), counted(others, "run"), others == 1 ? "is" : "are",
+               others == 1 ? "it" : "them")
+        << std::endl;
   }
 }
 

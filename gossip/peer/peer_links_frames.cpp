@@ -87,7 +87,8 @@ net::Async<void> PeerLinks::expect_hello(LinkPtr link,
     auto frame = co_await connection->read_frame(link->limits);
     if (link->closed) break;
     if (!frame) {
-      end(link, as_shut_out(link->name, frame.error()), false);
+      const Error why = as_shut_out(link->name, frame.error());
+      end(link, why, why.kind() == ErrorKind::kRejected && why.code() != "shut-out");
       break;
     }
     // Before it is taken: a member that dials anew for each of them is no faster.
@@ -217,6 +218,10 @@ bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {
 
 void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   if (std::exchange(link->closed, true)) return;
+  // Who had greeted is lost, with a line of its own.
+  if (say_bye && !link->hello && reason.kind() == ErrorKind::kRejected) {
+    refusals_.say(link->name, reason);
+  }
   add(gone_, link->channel->traffic());
   const auto present = links_.find(link->name);
   const bool was_up = present != links_.end() && present->second == link;

@@ -150,7 +150,7 @@ Result<void> read_runs(const std::string& directory, Shown& shown, std::ostream&
   }
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
-    return rejected("no-run", fmt::format("there is no directory {}", directory));
+    return config::usage_error(fmt::format("there is no directory {}", directory));
   }
   STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
   for (const report::Run& run : study.runs) note_unfinished(run, err);

@@ -90,7 +90,7 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
     }
   }
   all.on_resume = [&](std::uint64_t step) {
-    log.info("goes on after step {}", step);
+    if (step > 0) log.info("goes on after step {}", step);
     if (hooks.on_resume) hooks.on_resume(step);
   };
   Result<void> written;

@@ -788,8 +788,11 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(ask({"gossip", "start", net, "--algorithm.name", "choco", "--expires", "1s"}), 2);
   EXPECT_EQ(ask({"gossip", "start", net, "--expires", "-1m"}), 2);
   EXPECT_EQ(ask({"gossip", "start", net, "--run", "a/b"}), 2);
+  EXPECT_EQ(ask({"gossip", "start", "--topology", "ring"}), 0) << "each key is a flag; " << err;
+  EXPECT_THAT(out, StartsWith("gossip is running: epoch 1, "));
+  EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
   EXPECT_EQ(ask({"gossip", "start", net, "--algorithm", "choco", "--run", "faces"}), 0) << err;
-  EXPECT_THAT(out, StartsWith("faces is running: epoch 1, "));
+  EXPECT_THAT(out, StartsWith("faces is running: epoch 3, "));
   EXPECT_THAT(out, HasSubstr("LINKS"));
   EXPECT_THAT(out, Not(HasSubstr("REACHED"))) << "nobody knows that of most members";
   EXPECT_EQ(err, "");

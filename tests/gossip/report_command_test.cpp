@@ -118,7 +118,7 @@ TEST_F(ReportCommand, SaysThatAFinishedRunLacksItsRecord) {
 TEST_F(ReportCommand, SaysThatThereIsNoSuchDirectory) {
   const std::string missing = (directory_.path() / "missing").string();
   const Answer answer = report({missing});
-  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.code, 2);
   EXPECT_EQ(answer.err, "error: there is no directory " + missing + "\n");
 }
 
@@ -174,7 +174,7 @@ TEST_F(ReportCommand, SkipsWhatElseStandsBesideTheRuns) {
   EXPECT_THAT(answer.out, HasSubstr("star"));
   const std::string nothing = (directory_.path() / "study" / "c").string();
   const Answer mistyped = report({a, nothing, "--out", page});
-  EXPECT_EQ(mistyped.code, 1);
+  EXPECT_EQ(mistyped.code, 2);
   EXPECT_THAT(mistyped.err, HasSubstr("there is no directory " + nothing));
   EXPECT_EQ(report({a, directory_.path().string() + "/study/curves/", "--out", page}).code, 0);
 }

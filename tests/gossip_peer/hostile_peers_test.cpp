@@ -367,6 +367,9 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
         return true;
       },
       "the three train on with one another");
+  const std::string refused = "refused " + cluster.peers[3]->name + ": ";
+  EXPECT_GT(cluster.log.count(refused), 0U) << "who begins with garbage is named";
+  EXPECT_LT(cluster.log.count(refused), 100U) << "not for each connection";
 }
 
 // --- a member that floods, lies and asks for what is not its own --------------------------------

@@ -25,6 +25,7 @@ namespace json = boost::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 struct TestOptions {
   std::uint64_t seed = 1;
@@ -189,6 +190,15 @@ TEST_F(StudyTest, AnUnfinishedRunOfOtherSettingsIsNotRemoved) {
   options_.steps = 10;
   EXPECT_EQ(run("1..2"), 0) << err_;
   EXPECT_THAT(ran_, ElementsAre("seed=1", "seed=2"));
+}
+
+TEST_F(StudyTest, SaysThatTheDirectoryHoldsRunsOfAnotherGrid) {
+  ASSERT_EQ(run("1..2"), 0) << err_;
+  EXPECT_THAT(err_, Not(HasSubstr("not of this grid")));
+  ASSERT_EQ(run("1..3"), 0) << err_;
+  EXPECT_THAT(err_, Not(HasSubstr("not of this grid"))) << "the grid has grown";
+  ASSERT_EQ(run("1..2", {"topology=star"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("holds 3 runs that are not of this grid, and the report shows them"));
 }
 
 TEST_F(StudyTest, ARunThatAnotherVersionFinishedIsSkippedAndSaid) {
