@@ -21,6 +21,8 @@ namespace {
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
 constexpr int kUnusualFactor = 8;  // times the pace
+// Those who do not wait for us may be faster.
+constexpr int kLostFactor = 2;
 // Who is waited for is asked so often before it is given up, as a question may get lost.
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
@@ -30,12 +32,22 @@ constexpr int kLostInARow = 4;
 constexpr int kLongestWaits = 2;
 // A wait that is longer than the kUnusualFactor of an exchange, and this, is unusual.
 constexpr Duration kUsualWait = std::chrono::milliseconds(100);
+// Who is further and not followed is named then: after a restart others are, for a moment.
+constexpr Duration kNotFollowed = std::chrono::seconds(2);
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
 
 protocol::Eras eras_of(const protocol::MixMessage& message) {
   const auto* const eras = std::get_if<protocol::Eras>(&message.state);
   return eras != nullptr ? *eras : protocol::Eras{};
+}
+
+// The furthest exchange that more than half of them have come to.
+std::optional<Exchange> reached_by_most(std::vector<Exchange> latest) {
+  if (latest.empty()) return std::nullopt;
+  const auto middle = latest.begin() + static_cast<std::ptrdiff_t>((latest.size() - 1) / 2);
+  std::ranges::nth_element(latest, middle);
+  return *middle;
 }
 
 }  // namespace
@@ -53,18 +65,23 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
       graph_(neighbours_of(topology, self, exchange)),
-      started_(now),
       quorum_(names_.size(), now, support),
-      jumps_(options.run_age, now) {
+      jumps_(options.run_age, now),
+      eras_(!options.loss_safe, options.spread) {
   ahead_.in_step(exchange, now);
-  if (options_.restarted) share_nothing();
+  if (options_.new_process && exchange > 0) eras_.share_nothing(exchange);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
 
 std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
   now_ = now;
+  // Something was due here, and this process did not run.
+  if (due_ && now > *due_) stood_still(now - *due_);
   std::visit([this](auto& e) { handle(e); }, event);
   if (state_ == State::kPacing && awaits_others_since_ && !nearest_behind()) move_on();
+  // What was due before is due now: each standstill counts once, however much came meanwhile.
+  due_ = next_deadline();
+  if (due_) due_ = std::max(*due_, now_);
   return std::exchange(actions_, {});
 }
 
@@ -83,6 +100,17 @@ std::optional<TimePoint> ExchangeMachine::next_deadline() const {
     if (grace > now_) next = std::min(next, grace);
   }
   return next;
+}
+
+// A shorter time makes nobody go on without us.
+void ExchangeMachine::stood_still(Duration time) {
+  if (time > options_.patience_min / 2) lost_.add(time, now_);
+}
+
+// Local steps or a mixing took so long.
+void ExchangeMachine::worked(Duration time) {
+  const Duration pace = quorum_.pace({});
+  if (quorum_.knows_pace() && time > kUnusualFactor * pace) stood_still(time - pace);
 }
 
 bool ExchangeMachine::wants(Member from, Exchange exchange) const {
@@ -111,6 +139,15 @@ void ExchangeMachine::say(LogLevel level, std::string line) {
   actions_.push_back(Say{level, std::move(line)});
 }
 
+void ExchangeMachine::say(const std::optional<EraPlan::TooOften>& too_often) {
+  if (!too_often) return;
+  say(LogLevel::kWarning,
+      fmt::format("the state that neighbours share would start again too often ({} times since "
+                  "exchange {}, now as {} was away or asks for it, for itself or another): not "
+                  "before exchange {}",
+                  EraPlan::kFree, too_often->since, names_[too_often->asker], too_often->next));
+}
+
 // --- the protocol --------------------------------------------------------------------------------
 
 void ExchangeMachine::handle(const Begin& begin) {
@@ -135,17 +172,8 @@ void ExchangeMachine::begin_exchange() {
   gave_up_ = false;
   Train train{.exchange = exchange_, .step = step()};
   train.steps = static_cast<int>(options_.schedule.after(exchange_ + 1) - train.step);
-  if (next_era_ != 0 && exchange_ >= next_era_) {
-    train.restart = true;
-    era_ = static_cast<std::uint32_t>(exchange_);
-    eras_.push_back(exchange_);
-    if (eras_.size() > kErasFree) eras_.pop_front();
-    // Who comes too late begins anew by itself, and asks all for another beginning.
-    const bool in_time = exchange_ == next_era_;
-    next_era_ = 0;
-    if (!in_time) plan_era(exchange_ + 1 + options_.spread);
-  }
-  train.plain = plain_ = options_.corrects_steps && next_era_ != 0;
+  train.restart = eras_.begin(exchange_);
+  train.plain = plain_ = options_.corrects_steps && eras_.is_planned();
   state_ = State::kTraining;
   actions_.push_back(train);
 }
@@ -156,7 +184,7 @@ void ExchangeMachine::announce_to(std::size_t place) {
   // Whose messages are not mixed must not mix ours: what they share would be shared by one only.
   const auto found = neighbours_.find(to);
   const bool leaves_out = found != neighbours_.end() && is_left_out(found->second);
-  const auto eras = leaves_out ? protocol::Eras{kAlone, 0} : protocol::Eras{era_, next_era_};
+  const auto eras = leaves_out ? protocol::Eras{EraPlan::kAlone, 0} : eras_.eras();
   actions_.push_back(Announce{to, place, exchange_, eras});
 }
 
@@ -169,6 +197,7 @@ void ExchangeMachine::handle(const Trained&) {
   state_ = State::kWaiting;
   waiting_ = patient_since_ = now_;
   work_ = now_ - began_;
+  worked(work_);
   if (!std::exchange(trained_before_, false)) jumps_.trained(work_);
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
@@ -311,9 +340,8 @@ bool ExchangeMachine::fits(const Arrival& arrival) const {
   if (!quorum_.counts(arrival.support, now_)) return false;
   if (!options_.loss_safe) {
     const protocol::Eras its = eras_of(message);
-    const bool shares = its.current == era_ && era_ != kAlone;
     const bool are_plain = plain_ && its.next > exchange_;
-    return message.exchange == exchange_ && (shares || are_plain);
+    return message.exchange == exchange_ && (eras_.is_shared(its.current) || are_plain);
   }
   return message.exchange + kLateExchangesMax >= exchange_;
 }
@@ -343,14 +371,13 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
       }
     }
     std::optional<Arrival> message = take_message(neighbour);
-    if (message) somebody_came_ = true;
     const bool came = message.has_value() && !is_left_out(neighbour);
     if (came) ++came_count_;
     if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
-    if (std::exchange(neighbour.present, came) != came && next_era_ == 0) {
-      plan_era(exchange_ + 1 + options_.spread, sender.node);
+    if (std::exchange(neighbour.present, came) != came && !eras_.is_planned()) {
+      say(eras_.plan(exchange_, sender.node));
     }
   }
   return inbox;
@@ -362,7 +389,7 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
 void ExchangeMachine::contradict(Member member) {
   if (options_.loss_safe) return;
   Neighbour& neighbour = neighbours_[member];
-  const bool is_forgotten = exchange_ >= neighbour.contradicted_at + kErasFree * era_grid();
+  const bool is_forgotten = exchange_ >= neighbour.contradicted_at + eras_.span();
   neighbour.contradicted_at = exchange_;
   neighbour.contradictions = is_forgotten ? 1 : neighbour.contradictions + 1;
   if (neighbour.contradictions != kContradictionsMax + 1) return;
@@ -370,29 +397,30 @@ void ExchangeMachine::contradict(Member member) {
       fmt::format(
           "{} says again and again that it is far ahead, and is not: it is left out until {} "
           "have passed without that",
-          names_[member], counted(kErasFree * era_grid(), "exchange")));
+          names_[member], counted(eras_.span(), "exchange")));
 }
 
 bool ExchangeMachine::is_left_out(const Neighbour& neighbour) const {
   return neighbour.contradictions > kContradictionsMax &&
-         exchange_ < neighbour.contradicted_at + kErasFree * era_grid();
+         exchange_ < neighbour.contradicted_at + eras_.span();
 }
 
 void ExchangeMachine::mix() {
-  somebody_came_ = false;
   came_count_ = 0;
   Mix mix{.exchange = exchange_, .inbox = take_inbox()};
   expected_count_ = static_cast<std::uint32_t>(mix.inbox.size());
   heard_count_ = static_cast<std::uint32_t>(
       std::ranges::count_if(mix.inbox, [](const auto& entry) { return entry.has_value(); }));
   state_ = State::kMixing;
+  mixing_ = now_;
   actions_.push_back(std::move(mix));
 }
 
 void ExchangeMachine::handle(const Mixed& mixed) {
   STARLING_CHECK(state_ == State::kMixing);
+  worked(now_ - mixing_);
   // As where it did not come, or comes again.
-  if (mixed.unsettled && next_era_ == 0) plan_era(exchange_ + 1 + options_.spread);
+  if (mixed.unsettled && !eras_.is_planned()) eras_.plan(exchange_);
   const bool complete = heard_count_ == expected_count_;
   // The usual time of an exchange is not learned from the first one, which includes the start of
   // the network, nor from one in which no message came or a deadline passed.
@@ -404,11 +432,7 @@ void ExchangeMachine::handle(const Mixed& mixed) {
   if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
     const bool is_unusual = quorum_.knows_pace() && took > kUnusualFactor * quorum_.pace({});
     ahead_.in_step(exchange_, now_, is_unusual ? took - quorum_.pace({}) : Duration::zero());
-  } else {
-    // Also the time for which the next one is held back is no time that we lost.
-    const bool is_whole = somebody_came_ && !gave_up_;
-    const Duration held = held_back ? *held_back - now_ : Duration::zero();
-    ahead_.did(held + (is_whole ? took : std::min(took, quorum_.pace(work_))));
+    if (complete && !is_unusual) lost_.exchanged();
   }
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals,
@@ -438,19 +462,33 @@ void ExchangeMachine::move_on() {
     go_to(target);
     return go_on_or_finish();
   }
-  Copy copy;
-  for (const auto& [member, neighbour] : neighbours_) {
-    if (copy.donors.size() == options_.donors_max) break;
-    // Not only the one that claims to be the furthest: each gives a part of the model.
-    const bool is_near = neighbour.latest + options_.spread >= target;
-    if (is_heeded(neighbour) && is_near) copy.donors.push_back(member);
-  }
+  Copy copy{.donors = donors_at(target)};
   say(LogLevel::kInfo,
       fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
                   names_[copy.donors.front()]));
-  state_ = State::kCopying;
   majority_.reset();
+  copy_from(std::move(copy));
+}
+
+void ExchangeMachine::copy_from(Copy copy) {
+  state_ = State::kCopying;
+  copying_ = now_;
+  donors_ = copy.donors.size();
   actions_.push_back(std::move(copy));
+}
+
+// Whose models are of this exchange, as far as a word takes to spread; each gives a part. Who is
+// further than is believed of it is asked where nobody else is there.
+std::vector<Member> ExchangeMachine::donors_at(Exchange target) const {
+  std::vector<Member> near;
+  std::vector<Member> further;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (!is_heeded(neighbour) || neighbour.latest + options_.spread < target) continue;
+    (neighbour.latest <= target + options_.spread ? near : further).push_back(member);
+  }
+  std::vector<Member>& donors = near.empty() ? further : near;
+  if (donors.size() > options_.donors_max) donors.resize(options_.donors_max);
+  return std::move(donors);
 }
 
 // --- without a quorum ---------------------------------------------------------------------------
@@ -511,8 +549,7 @@ bool ExchangeMachine::rejoin_majority() {
       fmt::format("a quorum went on without this peer: taking the model of {} in place of what was "
                   "learned apart",
                   names_[copy.donors.front()]));
-  state_ = State::kCopying;
-  actions_.push_back(std::move(copy));
+  copy_from(std::move(copy));
   return true;
 }
 
@@ -531,45 +568,42 @@ bool ExchangeMachine::is_past(const Neighbour& neighbour) const {
   return neighbour.met && neighbour.latest + options_.spread < exchange_;
 }
 
-// How many neighbours must say that they are further before they are believed: two, or one where no
-// other neighbour in the graph can be asked. A neighbour that was never heard can be asked while it
-// may be starting; one that is far behind, or gone silent, cannot, unless we left it behind
-// ourselves: a liar that moved us a little would be the only one left, and move us on.
-std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
-  const bool may_start = now_ < started_ + options_.start_patience;
-  const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [&](Member member) {
-    const auto found = neighbours_.find(member);
-    if (found == neighbours_.end()) return may_start;
-    const Neighbour& neighbour = found->second;
-    const bool keeps_up = !neighbour.missed && !is_past(neighbour);
-    const bool answers = neighbour.met ? keeps_up || neighbour.left_behind : may_start;
-    return answers && neighbour.reachable && is_linked(neighbour);
-  }));
-  return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
+// How many neighbours must say that they are further before they are believed: two, or one of who
+// has no other. Also where the others are away, or far behind: else one liar beside a member that
+// is started again would move those between them.
+std::size_t ExchangeMachine::witnesses_needed() const {
+  const std::size_t others = is_whole_graph() ? graph_.size() : names_.size() - 1;
+  return std::clamp<std::size_t>(others, 1, AheadBound::kWitnesses);
 }
 
-// Other members bear out what a neighbour says, and move nobody alone: a liar could greet them all.
+// Or some step may have any member as a neighbour.
+bool ExchangeMachine::is_whole_graph() const {
+  return topology_.period() > 0 && topology_.period() <= topology_.nodes();
+}
+
+// Most of the other members together bear out what a neighbour says, and move nobody alone: a liar
+// could greet them all, and so could the neighbour that it led astray.
 bool ExchangeMachine::may_be_neighbour(Member member) const {
-  const bool is_whole = topology_.period() > 0 && topology_.period() <= topology_.nodes();
-  return !is_whole || std::ranges::binary_search(graph_, member);
+  return !is_whole_graph() || std::ranges::binary_search(graph_, member);
 }
 
-// Where to go on, of what members with a link say; at or before our own exchange: nowhere else.
+// Where to go on, of what neighbours with a link say; at or before our own exchange: nowhere else.
 // What enough of them confirm is believed in reason, and then the further one, which waits where it
 // is. What a single one says is believed as far as it makes up for time that we lost, and not at
 // all before we know what an exchange takes.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
-  std::optional<Exchange> in_graph;  // the furthest of neighbours in the graph
+  std::vector<Exchange> beyond_graph;
   for (const auto& [member, neighbour] : neighbours_) {
-    if (!is_heeded(neighbour) || is_past(neighbour)) continue;
-    claims.push_back(neighbour.latest);
-    if (may_be_neighbour(member)) in_graph = std::max(in_graph.value_or(0), neighbour.latest);
+    if (!is_heeded(neighbour)) continue;
+    (may_be_neighbour(member) ? claims : beyond_graph).push_back(neighbour.latest);
   }
-  if (!in_graph) return 0;
+  if (claims.empty()) return 0;
+  const Exchange alone = std::min(std::ranges::max(claims), made_up_for());
+  const std::size_t needed = witnesses_needed();
+  const auto others = reached_by_most(std::move(beyond_graph));
+  if (others && needed > 1) claims.push_back(*others);
   std::ranges::sort(claims);
-  const Exchange alone = std::min(*in_graph, made_up_for());
-  const std::size_t needed = witnesses_needed(claims.size());
   if (claims.size() < needed) return alone;
   const Exchange witnessed = claims[claims.size() - needed];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
@@ -581,8 +615,13 @@ Exchange ExchangeMachine::furthest() const {
 void ExchangeMachine::say_who_is_not_followed(Exchange target) {
   const Exchange most = std::max(target, exchange_) + options_.spread;
   for (auto& [member, neighbour] : neighbours_) {
-    const bool has_stood = exchange_ > neighbour.heard_at + kStaleSlack;
-    if (!is_heeded(neighbour) || neighbour.latest <= most || !has_stood) continue;
+    if (!is_heeded(neighbour) || neighbour.latest <= most) {
+      neighbour.ahead_since.reset();
+      continue;
+    }
+    if (!neighbour.ahead_since) neighbour.ahead_since = {exchange_, now_};
+    const auto& [exchange, time] = *neighbour.ahead_since;
+    if (exchange_ <= exchange + kStaleSlack || now_ < time + kNotFollowed) continue;
     if (!neighbour.ahead_line.is_due(now_)) continue;
     say(LogLevel::kWarning,
         fmt::format("{} says that it is at exchange {}, and no other neighbour bears it out: this "
@@ -593,7 +632,13 @@ void ExchangeMachine::say_who_is_not_followed(Exchange target) {
 
 // Where we would be, had we lost no time.
 Exchange ExchangeMachine::made_up_for() const {
-  return quorum_.knows_pace() ? std::min(last_, *ahead_.alone(quorum_.pace({}), now_)) : 0;
+  const auto in = [](Duration time, Duration pace) {
+    const double exchanges = to_seconds(time) / std::max(to_seconds(pace), 1e-9);
+    return static_cast<Exchange>(std::min(exchanges, 1e18));
+  };
+  Exchange most = exchange_;
+  if (quorum_.knows_pace()) most += in(kLostFactor * lost_.left(now_), quorum_.pace({}));
+  return std::min(last_, most);
 }
 
 // What may be, if so many confirm it.
@@ -624,38 +669,34 @@ bool ExchangeMachine::is_stale() const {
 void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
-  for (auto& [member, neighbour] : neighbours_) {
-    const bool was_near = neighbour.met && !is_past(neighbour);
-    if (was_near && neighbour.latest + options_.spread < target) neighbour.left_behind = true;
-  }
+  const double left_out = target > exchange_ ? static_cast<double>(target - exchange_) : 0;
+  lost_.make_up_for(from_seconds(left_out * to_seconds(quorum_.pace({})) / kLostFactor));
   exchange_ = resumed_ = target;
   ahead_.gone_to(target, quorum_.pace({}), now_);
   for (auto& [member, neighbour] : neighbours_) {
     if (neighbour.latest <= target + options_.spread) neighbour.overtaken = false;
     neighbour.heard_at = target;
+    neighbour.ahead_since.reset();
     neighbour.next = std::min(neighbour.next, target);
   }
-  std::erase_if(eras_, [&](Exchange begun) { return begun > target; });
-  share_nothing();
-}
-
-// What was shared along the edges no longer fits: alone until the next common beginning.
-void ExchangeMachine::share_nothing() {
-  if (options_.loss_safe) return;
-  era_ = kAlone;
-  next_era_ = 0;
-  plan_era(exchange_ + 1 + options_.spread);
+  eras_.go_to(target);
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
   STARLING_CHECK(state_ == State::kCopying);
   const auto majority = std::exchange(majority_, std::nullopt);
+  // The others went on meanwhile. A donor that gives nothing makes no time for its own word.
+  if (copied.givers == donors_ && now_ - copying_ < options_.patience_min) {
+    lost_.add(now_ - copying_, now_);
+  }
   if (!copied.exchange) {
-    say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+    say(LogLevel::kWarning, "no peer sent a model: continues with its own");
   }
   // A donor's word of its exchange is believed no further than that of others. Those who were asked
   // and gave nothing are no witnesses.
-  const Exchange given = std::min(copied.exchange.value_or(0), explainable(copied.givers));
+  const bool believed = majority || copied.givers >= witnesses_needed();
+  const Exchange most = believed ? explainable(copied.givers) : made_up_for();
+  const Exchange given = std::min(copied.exchange.value_or(0), most);
   Exchange target = exchange_;
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
@@ -666,7 +707,7 @@ void ExchangeMachine::handle(const Copied& copied) {
   if (target != exchange_) {
     go_to(target);
   } else if (copied.exchange) {
-    share_nothing();
+    eras_.share_nothing(exchange_);
   }
   go_on_or_finish();
 }
@@ -714,7 +755,6 @@ void ExchangeMachine::follow(Member member, Exchange exchange, const protocol::S
   if (exchange <= exchange_ + 1) neighbour.overtaken = false;
   neighbour.latest = exchange;
   neighbour.heard_at = exchange_;
-  if (!is_past(neighbour)) neighbour.left_behind = false;
 }
 
 // What was given up: slow, or lost.
@@ -734,7 +774,7 @@ void ExchangeMachine::handle(MessageReceived& came) {
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.message.exchange, arrival.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.message.exchange);
-  if (!is_left_out(neighbours_[from])) hear_eras(from, eras_of(arrival.message));
+  if (!is_left_out(neighbours_[from])) say(eras_.hear(from, eras_of(arrival.message), exchange_));
   if (!wants(arrival.from, arrival.message.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
@@ -859,62 +899,6 @@ void ExchangeMachine::handle(const Reach& reach) {
     say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   }
   mix_if_complete();
-}
-
-// --- eras ---------------------------------------------------------------------------------------
-
-Exchange ExchangeMachine::era_grid() const { return 8 * (options_.spread + 1); }
-
-bool ExchangeMachine::begins_too_often() const {
-  return eras_.size() == kErasFree && eras_.front() + kErasFree * era_grid() > exchange_;
-}
-
-// A beginning is planned for when all have heard of it, and who plans it is ahead by the spread at
-// most; a later one would keep all from any. Whoever is further ahead will be followed.
-Exchange ExchangeMachine::plannable_until() const { return exchange_ + 3 * (options_.spread + 1); }
-
-bool ExchangeMachine::may_plan(Exchange next_era) const {
-  const bool on_grid = next_era % era_grid() == 0;
-  if (on_grid) return next_era <= plannable_until() + era_grid();
-  return next_era <= plannable_until() && !begins_too_often();
-}
-
-// `asker`: whose word or absence it is for.
-void ExchangeMachine::plan_era(Exchange at_least, std::optional<Member> asker) {
-  if (options_.loss_safe) return;
-  if (begins_too_often()) {
-    const Exchange grid = era_grid();
-    at_least = (at_least + grid - 1) / grid * grid;
-    if (asker) say_too_often(*asker, at_least);
-  }
-  next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
-}
-
-void ExchangeMachine::say_too_often(Member asker, Exchange next) {
-  if (!askers_.insert(asker).second) return;
-  say(LogLevel::kWarning,
-      fmt::format("the state that neighbours share would begin anew too often ({} times since "
-                  "exchange {}, now as {} was away or asks for it, for itself or another): not "
-                  "before exchange {}",
-                  kErasFree, eras_.front(), names_[asker], next));
-}
-
-void ExchangeMachine::hear_eras(Member from, protocol::Eras its) {
-  if (options_.loss_safe) return;
-  const bool planned = next_era_ > exchange_;
-  if (its.next > exchange_ && may_plan(its.next)) {
-    if (!planned && begins_too_often()) say_too_often(from, its.next);
-    // The earliest of those planned: a later one would let a member postpone it for ever.
-    next_era_ = planned ? std::min(next_era_, its.next) : its.next;
-    return;
-  }
-  // Too late for that one, or too soon after others: one that all can reach. An era that is still
-  // to come is a lie: no member is so far ahead.
-  const Exchange latest = exchange_ + options_.spread;
-  const std::uint32_t known = era_ == kAlone ? next_era_ : std::max(next_era_, era_);
-  const bool missed = its.next > known && its.next <= plannable_until();
-  const bool began = its.current > era_ && its.current <= latest;
-  if (!planned && (missed || began)) plan_era(exchange_ + 1 + options_.spread, from);
 }
 
 }  // namespace starling::gossip

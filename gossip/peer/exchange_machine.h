@@ -4,11 +4,9 @@
 // algorithm's shared state, and how who fell behind catches up. It holds no model and no socket.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,7 +17,9 @@
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/progress/ahead_bound.h"
+#include "gossip/progress/era_plan.h"
 #include "gossip/progress/jump_bound.h"
+#include "gossip/progress/lost_time.h"
 #include "gossip/progress/quorum.h"
 #include "gossip/progress/wait_budget.h"
 #include "gossip/training/step_schedule.h"
@@ -149,8 +149,9 @@ struct ExchangeOptions {
   // as what corrections of members that went away would balance is missing, and all who do so mix
   // their models.
   bool corrects_steps = false;
-  // This process goes on with a checkpoint: what it shared with its neighbours is gone.
-  bool restarted = false;
+  // The process has just begun, perhaps from a checkpoint: what it shared with its neighbours is
+  // gone.
+  bool new_process = false;
   std::uint64_t spread = 1;  // exchanges until a word has reached everybody: the diameter
   // Messages of so many exchanges before one's own are sent again to a neighbour whose link is new.
   std::uint64_t resent = 2;
@@ -179,17 +180,12 @@ struct ExchangeOptions {
 // peer waits for does not make its neighbours give it up, and nothing has to be learned from waits.
 // A message that comes after the mixing is not lost: it is mixed at the next exchange with its
 // sender, unless a newer one is there, as in the simulation (StepClock).
-// Any member can ask for a common beginning of the shared state, and causes one when it comes and
-// goes. After kErasFree beginnings within 4 era_grid() exchanges the next ones are at multiples of
-// era_grid() only. These all members know, however many beginnings each of them has seen.
 class ExchangeMachine {
  public:
-  static constexpr std::size_t kErasFree = 4;
   // A neighbour that claims more often than this to be far ahead, and is not, would cause one
-  // beginning after another. It is left out until 4 era_grid() exchanges have passed without that.
+  // common beginning after another. It is left out until EraPlan::span() exchanges have passed
+  // without that.
   static constexpr unsigned kContradictionsMax = 2;
-  // An era that no two members share: of who is alone, and what is told to who is left out.
-  static constexpr std::uint32_t kAlone = 0xFFFFFFFF;
 
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
   // of this support. The topology must outlive the machine.
@@ -246,14 +242,15 @@ class ExchangeMachine {
     // A deadline passed without its message, or it was absent, and nothing came since: not waited
     // for.
     bool missed = false;
-    bool left_behind = false;                     // by a jump of ours, and it did not come up since
     std::optional<exchange::Exchange> given_up;   // of this exchange, and nothing came since
     int lost_in_a_row = 0;                        // given up, though it answered
     WaitBudget budget;                            // how long it may hold us up
     std::optional<exchange::Exchange> wait_over;  // in this exchange
     SeldomLine lost_line;                         // its messages are lost
-    SeldomLine ahead_line;                        // it is not followed
-    bool present = true;  // its message came at the last mixing that it should have come for
+    // It is not followed: at which exchange of ours, and when, that began.
+    std::optional<std::pair<exchange::Exchange, TimePoint>> ahead_since;
+    SeldomLine ahead_line;  // and named
+    bool present = true;    // its message came at the last mixing that it should have come for
     // How often it said that it is far ahead and then that it is not, and our exchange when it did
     // so last.
     unsigned contradictions = 0;
@@ -310,26 +307,24 @@ class ExchangeMachine {
   bool is_there(const Neighbour& neighbour) const;
   bool is_heeded(const Neighbour& neighbour) const;
   bool is_past(const Neighbour& neighbour) const;
-  std::size_t witnesses_needed(std::size_t claims) const;
+  std::size_t witnesses_needed() const;
+  bool is_whole_graph() const;
   bool may_be_neighbour(exchange::Member member) const;
   exchange::Exchange furthest() const;
   void say_who_is_not_followed(exchange::Exchange target);
+  std::vector<exchange::Member> donors_at(exchange::Exchange target) const;
   exchange::Exchange made_up_for() const;
+  void stood_still(Duration time);
+  void worked(Duration time);
+  void copy_from(exchange::Copy copy);
   exchange::Exchange explainable(std::size_t witnesses) const;
   bool is_stale() const;
   void go_to(exchange::Exchange target);
   std::optional<TimePoint> held_back_until() const;
   std::optional<exchange::Exchange> nearest_behind() const;
   std::optional<TimePoint> others_come_at() const;
-  exchange::Exchange era_grid() const;
-  bool begins_too_often() const;
-  exchange::Exchange plannable_until() const;
-  bool may_plan(exchange::Exchange next_era) const;
-  void plan_era(exchange::Exchange at_least, std::optional<exchange::Member> asker = {});
-  void say_too_often(exchange::Member asker, exchange::Exchange next);
-  void share_nothing();
-  void hear_eras(exchange::Member from, protocol::Eras its);
   void say(LogLevel level, std::string line);
+  void say(const std::optional<EraPlan::TooOften>& too_often);
 
   ExchangeOptions options_;
   const topologies::Topology& topology_;
@@ -346,7 +341,6 @@ class ExchangeMachine {
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   // Its neighbours in the graph; where each step draws a new graph, those in the first one.
   const std::vector<exchange::Member> graph_;
-  const TimePoint started_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint waiting_{};                               // since
@@ -361,7 +355,12 @@ class ExchangeMachine {
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found
   JumpBound jumps_;
-  bool trained_before_ = false;  // the present local phase, before Begin
+  LostTime lost_;
+  std::optional<TimePoint> due_;  // next_deadline() after the last event
+  TimePoint mixing_{};            // since
+  TimePoint copying_{};           // since
+  std::size_t donors_ = 0;        // that are asked for a model
+  bool trained_before_ = false;   // the present local phase, before Begin
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;
   // No majority is at an earlier exchange. 0: the quorum was lost before the machine began.
@@ -371,14 +370,8 @@ class ExchangeMachine {
   // Messages that came for it, also those that are not mixed since they are of another era: their
   // senders are where we are.
   std::uint32_t came_count_ = 0;
-  bool somebody_came_ = false;  // also who is left out
-  // The exchange at which the shared state began (kAlone: it is shared with nobody), and at which
-  // it will begin anew (0: not planned).
-  std::uint32_t era_ = 0;
-  std::uint32_t next_era_ = 0;
-  bool plain_ = false;                   // the exchange at work
-  std::deque<exchange::Exchange> eras_;  // the last ones, kErasFree at most
-  std::set<exchange::Member> askers_;    // named, as they asked for beginnings too often
+  EraPlan eras_;        // of the state that is shared along edges
+  bool plain_ = false;  // the exchange at work
 };
 
 }  // namespace starling::gossip

@@ -63,7 +63,7 @@ std::unique_ptr<TrainingProtocol> make_protocol(const NetworkRun& run, LocalStep
           ExchangeOptions{.schedule = run.options.schedule(),
                           .loss_safe = run.plan.traits.loss_safe,
                           .corrects_steps = run.plan.traits.corrects_steps,
-                          .restarted = !start.former && start.exchange > 0,
+                          .new_process = !start.former,
                           .spread = run.spread,
                           .resent = resent_exchanges(run),
                           .held_max = messages_of_use(run),

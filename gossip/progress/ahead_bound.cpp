@@ -20,7 +20,6 @@ constexpr int kUsualInARow = 8;  // more than a link holds messages of
 void AheadBound::in_step(Exchange next, TimePoint now, Duration excess) {
   usual_ = excess > Duration::zero() ? 0 : usual_ + 1;
   excess_ = usual_ < kUsualInARow ? excess_ + excess : Duration::zero();
-  ours_ = {next, now};
   in_step_ = Since{next, now - excess_};
 }
 
@@ -31,13 +30,7 @@ void AheadBound::gone_to(Exchange next, Duration pace, TimePoint now) {
     excess_ = from_seconds(std::max(0.0, to_seconds(now - in_step_->at) - used));
   }
   usual_ = 0;
-  ours_ = {next, now};
   in_step_ = Since{next, now - excess_};
-}
-
-void AheadBound::did(Duration time) {
-  ++ours_.next;
-  ours_.at += time;
 }
 
 Exchange AheadBound::explained(const Since& since, Duration pace, double factor, TimePoint now) {
@@ -48,7 +41,7 @@ Exchange AheadBound::explained(const Since& since, Duration pace, double factor,
 
 std::optional<Exchange> AheadBound::alone(std::optional<Duration> pace, TimePoint now) const {
   if (!in_step_ || !pace) return std::nullopt;
-  return explained(ours_, *pace, 1, now);
+  return explained({in_step_->next, in_step_->at + excess_}, *pace, 1, now);
 }
 
 std::optional<Exchange> AheadBound::confirmed(std::optional<Duration> pace, TimePoint now,

@@ -22,9 +22,6 @@ class AheadBound {
   void in_step(protocol::Exchange next, TimePoint now, Duration excess = {});
   // We left exchanges out. What time is not used up by that explains what is confirmed next.
   void gone_to(protocol::Exchange next, Duration pace, TimePoint now);
-  // We did one more exchange since then, and it took this long. alone() counts as lost only the
-  // time that no such exchange took: all of it for a caller that never says so.
-  void did(Duration time);
 
   // The exchange that they have come to, had they gone on as exchanges went with us, which took
   // `pace` each: believed of a single one. None: it was never in step, or the pace is not known.
@@ -43,7 +40,6 @@ class AheadBound {
                                       TimePoint now);
 
   std::optional<Since> in_step_;
-  Since ours_;  // what is to be made up for
   Duration excess_{};
   int usual_ = 0;  // exchanges in a row
 };

@@ -19,18 +19,6 @@ TEST(AheadBound, GrowsWithTheTimeSinceTheyWereInStep) {
   EXPECT_EQ(others.confirmed(seconds(2), later, 4), 100U + 16 * 5 + 8 + 4);
 }
 
-// Of ten seconds eight went on four exchanges: two are left to be made up for by a single word.
-TEST(AheadBound, ASingleOneIsBelievedForTheTimeThatWasLost) {
-  AheadBound others;
-  others.in_step(100, TimePoint{});
-  const TimePoint later = TimePoint{} + seconds(10);
-  for (int i = 0; i < 4; ++i) others.did(seconds(2));
-  EXPECT_EQ(others.alone(seconds(2), later), 105U);
-  EXPECT_EQ(others.confirmed(seconds(2), later), 100U + 16 * 5 + 8);
-  others.in_step(200, later);
-  EXPECT_EQ(others.alone(seconds(2), later), 200U);
-}
-
 TEST(AheadBound, IsNoneBeforeTheFirstStepAndWithoutAPace) {
   AheadBound others;
   EXPECT_FALSE(others.alone(seconds(2), TimePoint{} + seconds(9)));

@@ -193,9 +193,86 @@ TEST(ExchangeMachine, WhoLeftItsOtherNeighbourBehindIsMovedByOneNoFurtherThanThe
     const auto most = static_cast<Exchange>((now - in_step) / 1ms);
     EXPECT_LE(machine.exchange(), 1000 + (is_neighbour ? most : 26));
     EXPECT_GE(machine.exchange(), 1026U);
-    for (int i = 0; i < 20; ++i) exchange({1});
+    for (int i = 0; i < 2500; ++i) exchange({1});
     EXPECT_EQ(named, 1);
   }
+}
+
+// It bears out what a neighbour says, where two are needed; who has a single neighbour is not moved
+// by another member in its place.
+TEST(ExchangeMachine, WhoIsNoNeighbourMovesNoLeaf) {
+  const auto topology = topologies::Topology::make({.spec = "path", .nodes = 5});
+  ExchangeOptions options;
+  options.schedule.steps = 1'000'000;
+  options.spread = 4;
+  TimePoint now{};
+  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
+  const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+  feed(Begin{});
+  for (Exchange at = 0; at < 100; ++at) {
+    now += 100ms;
+    feed(HelloReceived{3, 900'000, true, {}});
+    feed(Trained{});
+    feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
+    feed(Mixed{});
+    EXPECT_EQ(machine.exchange(), at + 1);
+  }
+}
+
+// It slept while it waited, and finds many greetings of a liar before anything else.
+TEST(ExchangeMachine, AStandstillCountsOnceHoweverMuchComesMeanwhile) {
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 5});
+  ExchangeOptions options;
+  options.schedule.steps = 1'000'000;
+  options.spread = 2;
+  TimePoint now{};
+  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
+  const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+  const auto exchange = [&](bool sleeps) {
+    const Exchange at = machine.exchange();
+    now += 100ms;
+    feed(Trained{});
+    if (sleeps) now += 10s;
+    for (int i = 0; sleeps && i < 50; ++i) feed(HelloReceived{4, 900'000, true, {}});
+    feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
+    if (!sleeps) feed(MessageReceived{{4, {.exchange = at}, {}, {}}});
+    feed(Mixed{});
+  };
+  feed(Begin{});
+  for (int i = 0; i < 200; ++i) exchange(false);
+  exchange(true);
+  EXPECT_GE(machine.exchange(), 200 + 100U);
+  EXPECT_LE(machine.exchange(), 200 + 2 * 101 + 5U);
+}
+
+// Also one that says a little more each time, as if it went on there.
+TEST(ExchangeMachine, WhoIsFarAheadAndNotFollowedIsNamed) {
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 5});
+  ExchangeOptions options;
+  options.schedule.steps = 1'000'000;
+  options.spread = 2;
+  TimePoint now{};
+  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
+  std::vector<Exchange> named;  // when
+  const auto feed = [&](Event event) {
+    for (const Action& action : machine.on(std::move(event), now)) {
+      const auto* const said = std::get_if<Say>(&action);
+      if (said != nullptr && said->line.find("no other") != std::string::npos) {
+        named.push_back(machine.exchange());
+      }
+    }
+  };
+  feed(Begin{});
+  for (Exchange at = 0; at < 30; ++at) {
+    now += 100ms;
+    feed(HelloReceived{2, 500'000 + 4 * at, true, {}});
+    feed(Trained{});
+    for (const Member from : {1U, 4U}) feed(MessageReceived{{from, {.exchange = at}, {}, {}}});
+    feed(Mixed{});
+  }
+  ASSERT_EQ(named.size(), 1U);
+  EXPECT_LE(named.front(), 23U) << "2 s";
+  EXPECT_GE(named.front(), 20U) << "others may still bear it out";
 }
 
 // It was alone and did more exchanges than the others, who do not follow a single one.
@@ -397,8 +474,8 @@ TEST_F(Beginnings, WhoIsLeftOutSharesNoEra) {
     exchange({});
   }
   exchange({});
-  EXPECT_EQ(eras_to_[2], (protocol::Eras{ExchangeMachine::kAlone, 0}));
-  EXPECT_NE(eras_to_[1].current, ExchangeMachine::kAlone);
+  EXPECT_EQ(eras_to_[2], (protocol::Eras{EraPlan::kAlone, 0}));
+  EXPECT_NE(eras_to_[1].current, EraPlan::kAlone);
 }
 
 // Its sender is where we are, and waits for us.
@@ -407,18 +484,18 @@ TEST_F(Beginnings, WhatIsOfAnotherEraHoldsNobodyBack) {
   feed(Reach{1, false});
   feed(Reach{1, true});
   const TimePoint before = now_;
-  for (int i = 0; i < 10; ++i) exchange(ExchangeMachine::kAlone);
+  for (int i = 0; i < 10; ++i) exchange(EraPlan::kAlone);
   EXPECT_EQ(machine_->heard(), 1U);
   EXPECT_EQ(now_ - before, std::chrono::milliseconds(10 * 100));
 }
 
 // What it shared is gone with the process before, also where nobody noticed that it was away.
 TEST_F(Beginnings, WhoGoesOnFromACheckpointSharesNothingUntilTheNextOne) {
-  start({.restarted = true}, 40);
+  start({.new_process = true}, 40);
   exchange(0);
-  EXPECT_EQ(announced_.eras, (protocol::Eras{ExchangeMachine::kAlone, 42}));
+  EXPECT_EQ(announced_.eras, (protocol::Eras{EraPlan::kAlone, 42}));
   EXPECT_EQ(machine_->heard(), 0U);
-  exchange(ExchangeMachine::kAlone);
+  exchange(EraPlan::kAlone);
   EXPECT_EQ(machine_->heard(), 0U) << "another one that was started again";
   exchange(42);
   EXPECT_EQ(restarts_, 1);
@@ -612,8 +689,8 @@ TEST_F(GoesBack, WhoSaysFalselyThatItIsFarAheadIsLeftOutForAWhile) {
   EXPECT_TRUE(is_named());
   exchange();
   EXPECT_FALSE(heard_of_four_);
-  const Exchange four_grids = ExchangeMachine::kErasFree * 8 * (options_.spread + 1);
-  for (Exchange i = 0; i < four_grids; ++i) exchange();
+  const Exchange span = EraPlan(true, options_.spread).span();
+  for (Exchange i = 0; i < span; ++i) exchange();
   EXPECT_TRUE(heard_of_four_);
   said_.clear();
   lie();
@@ -1106,6 +1183,146 @@ TEST(ExchangeMachine, WhatALiarSaysIsNotContagious) {
     ASSERT_EQ(network.run(), "") << seed;
     for (const Member member : {0U, 1U, 6U, 7U}) {
       EXPECT_LE(network.skipped_by(member), 40U) << seed << " member " << member;
+    }
+  }
+}
+
+// One member lies from 5 s on, and does nothing else; something befalls another at 10 s. Where the
+// others are after 30 s, as a multiple of what they would have done at the pace before.
+std::map<Member, double> advance_beside(Member liar, const std::string& topology, Exchange spread,
+                                        const std::function<void(ExchangeNetwork&)>& befalls) {
+  ExchangeNetwork::World of{.topology = topology, .members = 8};
+  of.options.schedule.steps = 1'000'000;
+  of.options.spread = of.options.resent = of.options.held_max = spread;
+  of.seconds_max = 30;
+  ExchangeNetwork network(of);
+  double before = 0;
+  network.after(5, [&] {
+    before = static_cast<double>(network.exchange(liar));
+    network.replace_by_liar(liar);
+  });
+  for (double when = 5.1; when < 30; when += 0.3) {
+    network.after(when, [&] { network.lie(liar, 1'000'000); });
+  }
+  network.after(10, [&] { befalls(network); });
+  (void)network.run();  // not to the end
+  std::map<Member, double> advance;
+  for (Member member = 0; member < of.members; ++member) {
+    if (member == liar) continue;
+    advance[member] = static_cast<double>(network.exchange(member)) / (before * 30 / 5);
+  }
+  return advance;
+}
+
+// There everybody may be a neighbour, and whoever it left behind is not gone.
+TEST(ExchangeMachine, ALiarMovesNobodyFarWhereEachStepDrawsANewGraph) {
+  for (const std::string topology : {"random-matching", "equidyn:eta=0.5,kind=directed"}) {
+    const auto sleeps = [](ExchangeNetwork& network) { network.pause(0, 3); };
+    for (const auto& [member, advance] : advance_beside(3, topology, 12, sleeps)) {
+      EXPECT_LE(advance, 1.2) << topology << " member " << member;
+      EXPECT_GE(advance, 0.6) << topology << " member " << member;
+    }
+  }
+}
+
+// The end of the path has only the liar for a neighbour, and is led astray. That it greets another
+// neighbour of the liar bears out nothing.
+TEST(ExchangeMachine, WhomALiarLedAstrayLeadsNobodyElseAstray) {
+  const auto restarts = [](ExchangeNetwork& network) { network.restart(2, 0.3, 1); };
+  for (const auto& [member, advance] : advance_beside(1, "path", 14, restarts)) {
+    if (member == 0) continue;
+    EXPECT_LE(advance, 1.2) << "member " << member;
+    EXPECT_GE(advance, 0.6) << "member " << member;
+  }
+}
+
+// The one between it and the liar has no other neighbour meanwhile, or one that is far behind.
+TEST(ExchangeMachine, ALiarMovesNobodyWhileAnotherIsStartedAgain) {
+  for (const double away : {0.3, 4.0}) {
+    for (const Exchange age : {1U, 400U}) {
+      const auto restarts = [&](ExchangeNetwork& network) { network.restart(1, away, age); };
+      for (const auto& [member, advance] : advance_beside(3, "ring", 8, restarts)) {
+        EXPECT_LE(advance, 1.2) << "member " << member << " " << away << " " << age;
+        EXPECT_GE(advance, 0.6) << "member " << member << " " << away << " " << age;
+      }
+    }
+  }
+}
+
+// Two neighbours, from checkpoints of other times: each has one neighbour that is further, and is
+// with the others at once, as it knows how old the run is.
+TEST(ExchangeMachine, NeighboursThatAreStartedAgainTogetherAreWithTheOthersAtOnce) {
+  for (const std::string topology : {"ring", "path", "directed-ring"}) {
+    for (std::uint64_t seed = 0; seed < seeds(4); ++seed) {
+      ExchangeNetwork::World of{.seed = seed, .topology = topology, .members = 6};
+      of.options.schedule.steps = 1'000'000;
+      of.options.spread = of.options.resent = of.options.held_max = 12;
+      of.seconds_max = 27;
+      ExchangeNetwork network(of);
+      network.after(20, [&] {
+        network.restart(0, 3, 200);
+        network.restart(1, 3, 400);
+      });
+      Exchange others = 0;
+      network.after(23, [&] { others = network.exchange(3); });
+      (void)network.run();  // not to the end
+      for (const Member member : {0U, 1U}) {
+        EXPECT_GE(network.exchange(member) + of.options.spread, network.exchange(3))
+            << topology << " " << seed << " member " << member;
+      }
+      EXPECT_GT(network.exchange(3), others + 50) << topology << " " << seed;
+    }
+  }
+}
+
+// Each hears one neighbour only, and each is heard by one.
+TEST(ExchangeMachine, ALiarOnADirectedRingLeadsNobodyAstray) {
+  for (const auto& [member, advance] : advance_beside(3, "directed-ring", 16, [](auto&) {})) {
+    EXPECT_LE(advance, 1.6) << "member " << member;  // nobody waits for the liar
+    EXPECT_GE(advance, 0.6) << "member " << member;
+  }
+}
+
+// Nor does who slept there stay behind: the only one that it hears makes up for the time.
+TEST(ExchangeMachine, WhoSleptOnADirectedRingIsWithTheOthersAtOnce) {
+  for (std::uint64_t seed = 0; seed < seeds(6); ++seed) {
+    ExchangeNetwork::World of{.seed = seed, .topology = "directed-ring", .members = 6};
+    of.options.schedule.steps = 1'000'000;
+    of.options.spread = of.options.resent = of.options.held_max = 12;
+    of.seconds_max = 43;
+    ExchangeNetwork network(of);
+    network.after(20, [&] { network.pause(0, 20); });
+    (void)network.run();  // not to the end
+    EXPECT_GE(network.exchange(0) + of.options.spread, network.exchange(3)) << seed;
+    EXPECT_GE(network.exchange(0), 2000U) << seed;
+  }
+}
+
+// Nor where links are slow, so that exchanges take many times the training, and a member that was
+// just started again knows only how long it trains.
+TEST(ExchangeMachine, ALiarMovesNobodyFarWhereLinksAreSlowAndOneIsStartedAgain) {
+  for (const std::string topology : {"complete", "random-matching"}) {
+    ExchangeNetwork::World of{.topology = topology, .members = 8};
+    of.options.schedule.steps = 1'000'000;
+    of.options.spread = topology == "complete" ? 2 : 12;
+    of.work = 0.001;
+    of.latency = 0.05;
+    of.seconds_max = 40;
+    ExchangeNetwork network(of);
+    double before = 0;
+    network.after(10, [&] {
+      before = static_cast<double>(network.exchange(0));
+      network.replace_by_liar(1);
+    });
+    for (double when = 10.1; when < 40; when += 0.3) {
+      network.after(when, [&] { network.lie(1, 1'000'000); });
+    }
+    network.after(20, [&] { network.restart(2, 0.3, 1); });
+    (void)network.run();  // not to the end
+    for (Member member = 0; member < of.members; ++member) {
+      if (member == 1) continue;
+      EXPECT_LE(static_cast<double>(network.exchange(member)), 2.5 * before * 40 / 10)
+          << topology << " member " << member;
     }
   }
 }

@@ -112,6 +112,7 @@ void ExchangeNetwork::begin(Member member, Exchange from) {
   std::vector<std::string> names;
   for (Member m = 0; m < members(); ++m) names.push_back(fmt::format("node-{}", m));
   ExchangeOptions options = world_.options;
+  options.new_process = true;
   options.run_age = now() - TimePoint{};
   forget_mixed(member);
   start(member, options, *topology_, member, names, from, now());
