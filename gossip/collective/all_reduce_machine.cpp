@@ -117,15 +117,19 @@ void AllReduceMachine::handle(Begin& begin) {
 
 void AllReduceMachine::handle(LinkUp& event) {
   if (event.member >= names_.size() || event.member == self_) return;
-  const bool is_first = !liveness_.is_met(event.member);
-  liveness_.heard(event.member, now_);
-  told_ahead_.erase(event.member);  // it may have been started again since
-  if (is_first && waiting_for() == event.member) current_->waits_since = now_;
-  // Without a majority nobody who returns is passed over.
-  if (2 * expected_.size() <= names_.size()) expected_.insert(event.member);
+  if (event.is_new) meet(event.member);
   if (event.at && event.at->backed <= event.at->exchange && *event.at > open())
     hear_of_later(event.member, *event.at);
-  resend(event.member);
+  if (event.is_new) resend(event.member);
+}
+
+void AllReduceMachine::meet(Member member) {
+  const bool is_first = !liveness_.is_met(member);
+  liveness_.heard(member, now_);
+  told_ahead_.erase(member);  // it may have been started again since
+  if (is_first && waiting_for() == member) current_->waits_since = now_;
+  // Without a majority nobody who returns is passed over.
+  if (2 * expected_.size() <= names_.size()) expected_.insert(member);
 }
 
 void AllReduceMachine::handle(LinkDown& event) {

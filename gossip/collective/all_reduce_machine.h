@@ -100,6 +100,7 @@ class AllReduceMachine final : public Reducer {
   void handle(Begin&);
   void handle(Copied&);
   void handle(LinkUp&);
+  void meet(Member member);
   void handle(LinkDown&);
   void handle(NoteReceived&);
   void handle(PieceReceived&);

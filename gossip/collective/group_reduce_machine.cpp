@@ -93,18 +93,22 @@ void GroupReduceMachine::handle(Copied&) {
 
 void GroupReduceMachine::handle(LinkUp& up) {
   if (up.member >= peers_.size() || up.member == self_) return;
-  Peer& peer = peers_[up.member];
-  peer.met = true;
-  peer.down_since.reset();
-  peer.missed = 0;
-  reach(up.member, true);
+  if (up.is_new) {
+    Peer& peer = peers_[up.member];
+    peer.met = true;
+    peer.down_since.reset();
+    if (std::exchange(peer.came_near, false)) peer.missed = 0;
+    reach(up.member, true);
+  }
   if (up.at && up.at->backed <= up.at->exchange) {
     hear_that_it_runs(up.member, up.at->exchange);
     if (is_outranked_by(*up.at)) outranked_by_ = {up.member, *up.at};
   }
   for (auto& [exchange, group] : groups_) {
     const auto place = group.place_of(up.member);
-    if (place) perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
+    if (place && up.is_new && !peers_[up.member].is_missing()) {
+      perform(exchange, group.machine.on(LinkUp{*place, std::nullopt}, now_));
+    }
   }
   // However far it has come: two that copied each other's model would both wait.
   if (up.at && !gives_way(*up.at) && up.at->exchange > at_.exchange + kKept) {
@@ -137,8 +141,10 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   const bool asks =
       is_one_of<reduce::Register, reduce::Ask, reduce::AskProgress, reduce::Want>(note.what);
   if (is_answer && find(exchange) == nullptr) return;
-  if (!is_answer && exchange + AllReduceMachine::kNear >= at_.exchange)
+  if (!is_answer && exchange + AllReduceMachine::kNear >= at_.exchange) {
     peers_[came.from].missed = 0;
+    peers_[came.from].came_near = true;
+  }
   if (!is_answer && one_gives_way(came.from, note.at, asks)) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();

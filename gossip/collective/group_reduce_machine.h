@@ -72,6 +72,7 @@ class GroupReduceMachine final : public Reducer {
     std::optional<TimePoint> down_since;  // its link, as far as was said
     // Exchanges of ours in a row that ended without it, and it did not come near meanwhile.
     unsigned missed = 0;
+    bool came_near = true;  // since its link was made; who only dials again and again does not
     // Exchanges that ended without it since one ended with it, although it said that it is further.
     unsigned not_followed = 0;
     bool is_missing() const { return missed >= kMissedMax; }

@@ -50,6 +50,7 @@ struct Begin {  // local steps are done; an exchange that is left unfinished may
 struct LinkUp {
   Member member = 0;
   std::optional<Progress> at;  // where it is, by its greeting
+  bool is_new = true;          // else another greeting, which tells that and is no sign of life
 };
 struct LinkDown {
   Member member = 0;

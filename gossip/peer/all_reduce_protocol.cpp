@@ -88,7 +88,7 @@ AllReduceProtocol::AllReduceProtocol(const NetworkRun& run, LocalSteps& local,
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (restored) return;
-  say(LogLevel::kWarning, "the algorithm's state begins anew: " + restored.error().message());
+  say(LogLevel::kWarning, "the algorithm's state starts again: " + restored.error().message());
 }
 
 void AllReduceProtocol::handle(const training::Begin&) {
@@ -350,7 +350,7 @@ void AllReduceProtocol::not_copied() {
     state_ = State::kFinished;
     return;
   }
-  keep_own("nobody gave a model: goes on with its own");
+  keep_own("no peer sent a model: continues with its own");
 }
 
 // The local steps are done; where the others are this peer can only be with their model.
@@ -414,13 +414,13 @@ void AllReduceProtocol::handle(const peer::MessageReceived& came) {
 }
 
 void AllReduceProtocol::handle(const peer::LinkUp& up) {
-  const auto& [from, hello] = up;
+  const auto& [from, hello, is_new] = up;
   linked_[from] = true;
   const bool says_where =
       is_possible(from, hello.exchange) && hello.begun && can_be(progress_of(hello));
   if (says_where) come_back(from, progress_of(hello));
-  tell_machine(
-      collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
+  tell_machine(collective::LinkUp{
+      from, says_where ? std::optional(progress_of(hello)) : std::nullopt, is_new});
 }
 
 void AllReduceProtocol::handle(const peer::LinkDown& down) {

@@ -465,8 +465,8 @@ std::optional<AsyncMessage<float>> AsynchronousProtocol::read(Member from, const
 // --- who is there -------------------------------------------------------------------------------
 
 void AsynchronousProtocol::handle(const peer::LinkUp& up) {
-  const auto& [from, hello] = up;
-  if (from >= names_.size() || !is_possible(from, hello.exchange)) return;
+  const auto& [from, hello, is_new] = up;
+  if (!is_new || from >= names_.size() || !is_possible(from, hello.exchange)) return;
   Neighbour& neighbour = neighbours_[from];
   note_phases(neighbour, hello.exchange);
   neighbour.support = hello.support;
@@ -539,7 +539,7 @@ void AsynchronousProtocol::handle(const training::Copied& copied) {
 }
 
 void AsynchronousProtocol::handle(const training::NotCopied&) {
-  say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+  say(LogLevel::kWarning, "no peer sent a model: continues with its own");
   caught_up();
   go_on();
 }

@@ -79,28 +79,47 @@ void EpochSession::handle(EarlierHello& earlier) {
     hello.begun = false;
     hello.elements = 0;
     hello.refusal.clear();
+  } else {
+    greeted_[earlier.member] = hello.elements != 0;
   }
-  handle(peer::LinkUp{earlier.member, hello});
+  greeted(earlier.member, hello, true);
 }
 
 void EpochSession::handle(const peer::LinkUp& up) {
-  heard(up.member);
-  no_donors_.erase(up.member);
-  if (const auto unsent = unsent_.extract(up.member)) {
-    act(peer::Send{up.member, unsent.mapped()});
+  greeted_[up.member] = up.hello.elements != 0;
+  greeted(up.member, up.hello, true);
+}
+
+// The first one in this epoch, and the first one that says of its model: before, it was about to
+// begin. Later ones say whether it takes part, and are no sign of life: who only greets must not be
+// waited for each time.
+void EpochSession::handle(const GreetedAgain& again) {
+  const auto& [member, hello] = again;
+  const auto [known, is_first] = greeted_.try_emplace(member, false);
+  const bool says_more = hello.elements != 0 && !std::exchange(known->second, true);
+  greeted(member, hello, is_first || says_more);
+}
+
+// `is_met`: over a new link, or in a new epoch.
+void EpochSession::greeted(Member member, const PeerHello& hello, bool is_met) {
+  if (is_met) {
+    heard(member);
+    no_donors_.erase(member);
+    if (const auto unsent = unsent_.extract(member)) act(peer::Send{member, unsent.mapped()});
   }
-  ApartMembers::Greeted greeted = apart_.greeted(up.member, up.hello);
+  ApartMembers::Greeted greeted = apart_.greeted(member, hello);
   if (greeted.line) {
     act(peer::Say{.level = LogLevel::kWarning, .line = std::move(*greeted.line), .lasts = true});
   }
-  if (greeted.change == ApartMembers::Change::kLeft) set_apart(up.member);
-  if (apart_.contains(up.member)) return refuse_if_alone(apart_.other_size(up.member));
-  if (greeted.change == ApartMembers::Change::kCameBack) {
+  if (greeted.change == ApartMembers::Change::kLeft) set_apart(member);
+  if (apart_.contains(member)) return refuse_if_alone(apart_.other_size(member));
+  const bool came_back = greeted.change == ApartMembers::Change::kCameBack;
+  if (came_back) {
     tell_training(
-        training::Reach{up.member, members_->state(up.member) != protocol::SwimNews::State::kDead});
+        training::Reach{member, members_->state(member) != protocol::SwimNews::State::kDead});
   }
-  copies_.greeted(up.member, up.hello, training_->progress().exchange);
-  tell_training(up);
+  copies_.greeted(member, hello, training_->progress().exchange);
+  tell_training(peer::LinkUp{member, hello, is_met || came_back});
 }
 
 // It was met, so that it is not waited for as one that is still starting, and is gone.
@@ -142,6 +161,7 @@ void EpochSession::heard(Member member) {
 
 void EpochSession::handle(const peer::LinkDown& down) {
   const Member member = down.member;
+  greeted_.erase(member);
   unsent_.erase(member);
   if (!apart_.contains(member)) lose(member);
   perform(members_->on(membership::LinkLost{member}, now_));

@@ -56,11 +56,15 @@ class EpochSession {
     Member member = 0;
     protocol::PeerHello hello;
   };
+  struct GreetedAgain {  // over a link that is up, in this epoch
+    Member member = 0;
+    protocol::PeerHello hello;
+  };
   // What others say only while is_open(); a LinkUp's hello is of this epoch.
   using Event =
-      std::variant<Begin, EarlierHello, peer::LinkUp, peer::LinkDown, peer::MessageReceived,
-                   peer::TransferReceived, peer::TransferProgressed, peer::TransferRefused,
-                   peer::Computed, peer::Tick>;
+      std::variant<Begin, EarlierHello, GreetedAgain, peer::LinkUp, peer::LinkDown,
+                   peer::MessageReceived, peer::TransferReceived, peer::TransferProgressed,
+                   peer::TransferRefused, peer::Computed, peer::Tick>;
   // What an event came to.
   struct Outcome {
     std::vector<peer::Action> actions;
@@ -120,7 +124,9 @@ class EpochSession {
 
   void handle(const Begin&);
   void handle(EarlierHello& earlier);
+  void handle(const GreetedAgain& again);
   void handle(const peer::LinkUp& up);
+  void greeted(Member member, const protocol::PeerHello& hello, bool is_met);
   void handle(const peer::LinkDown& down);
   void handle(peer::MessageReceived& came);
   void handle(peer::TransferReceived& came);
@@ -179,7 +185,8 @@ class EpochSession {
   std::unique_ptr<membership::SwimMachine> members_;
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::optional<ModelCopy> copy_;
-  std::set<Member> no_donors_;  // gave nothing when they were asked last
+  std::map<Member, bool> greeted_;  // over the link that is up; with its model
+  std::set<Member> no_donors_;      // gave nothing when they were asked last
   const Duration copy_patience_;
   CopyRules copies_;            // of this member's model, for others
   std::set<Member> often_;      // ask for it too often, as was said

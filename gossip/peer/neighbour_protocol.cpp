@@ -477,7 +477,8 @@ void NeighbourProtocol::handle(const peer::MessageReceived& came) {
 }
 
 void NeighbourProtocol::handle(const peer::LinkUp& up) {
-  const auto& [from, hello] = up;
+  const auto& [from, hello, is_new] = up;
+  if (!is_new) return;
   introduce(from);
   if (is_possible(from, hello.exchange)) {
     tell_machine(exchange::HelloReceived{from, hello.exchange, hello.begun, hello.support});

@@ -39,6 +39,7 @@ struct LinksRenewed {  // answers SetRoster, at once: the links that are up, by 
 struct LinkUp {
   Member member = 0;
   protocol::PeerHello hello;
+  bool is_new = true;  // else a greeting over the link that is up already
 };
 struct LinkDown {  // one that was up broke, or a member could not be reached
   Member member = 0;

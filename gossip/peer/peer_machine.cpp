@@ -508,6 +508,16 @@ void PeerMachine::handle(peer::LinkUp& up) {
   tell_session(std::move(up));
 }
 
+// Over a link that is up: as it comes to an epoch, or takes part no more.
+void PeerMachine::greeted_again(Member from, const PeerHello& hello) {
+  if (renewal_ != Renewal::kDone || !roster_) return;
+  PeerHello& known = up_[from];
+  if (hello.epoch != known.epoch) act(peer::Send{from, issuer::ask_for_newer(roster_.get())});
+  known = hello;
+  if (!hears_others() || hello.epoch != roster_->epoch) return;
+  tell_session(EpochSession::GreetedAgain{from, hello});
+}
+
 void PeerMachine::handle(peer::LinkDown& down) {
   if (renewal_ != Renewal::kDone) return;
   up_.erase(down.member);
@@ -535,8 +545,7 @@ std::string PeerMachine::problem() const {
 void PeerMachine::handle(peer::MessageReceived& came) {
   const protocol::Message& message = came.envelope.message;
   if (const auto* hello = std::get_if<PeerHello>(&message)) {
-    peer::LinkUp up{came.from, *hello};
-    return handle(up);
+    return greeted_again(came.from, *hello);
   }
   if (const auto* ask = std::get_if<protocol::RosterAsk>(&message)) {
     if (!roster_) return;

@@ -91,6 +91,7 @@ class PeerMachine {
   void handle(peer::RosterReceived& came);
   void handle(peer::LinksRenewed& renewed);
   void handle(peer::LinkUp& up);
+  void greeted_again(Member from, const protocol::PeerHello& hello);
   void handle(peer::LinkDown& down);
   void handle(peer::MessageReceived& came);
   void handle(peer::TransferReceived& came);

