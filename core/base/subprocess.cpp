@@ -92,7 +92,7 @@ void place_descriptors(Plan& plan) {
     // The parent may have ended before that.
     if (::getppid() != plan.parent) ::_exit(127);
   }
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

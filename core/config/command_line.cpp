@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <new>
 #include <ostream>
 #include <stdexcept>
@@ -165,6 +166,8 @@ int run(const std::function<int()>& command, std::ostream& err) {
   const Error out_of_memory = rejected(
       "out-of-memory",
       "there is not enough memory for this; a smaller model, or less at a time, takes less");
+  // A limit on the size of files is then an error like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return command();
   } catch (const std::bad_alloc&) {

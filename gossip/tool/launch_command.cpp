@@ -114,10 +114,6 @@ Result<LaunchResult> run_with_table(const LaunchFlags& flags, const LaunchReques
 Result<void> report_run(const LaunchFlags& flags, const Experiment& experiment,
                         const SimulationResult& result, std::optional<RunWriter>& writer,
                         CommandContext& context) {
-  if (writer) {
-    STARLING_TRY(writer->finish("starling-gossip launch", experiment, result,
-                                settings_of_run(flags.binder, flags.trainer)));
-  }
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
@@ -128,7 +124,15 @@ Result<void> report_run(const LaunchFlags& flags, const Experiment& experiment,
                    .terminal = context.terminal},
                   context.out);
   }
-  return {};
+  if (!writer) return {};
+  const auto kept = writer->finish("starling-gossip launch", experiment, result,
+                                   settings_of_run(flags.binder, flags.trainer));
+  if (kept) return {};
+  // Real processes do not go on where they were.
+  return rejected("result-not-kept",
+                  fmt::format("{}; the models are lost, metrics.jsonl and logs are in {}: see to "
+                              "that, and launch again with a new directory",
+                              kept.error().message(), flags.out));
 }
 
 Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {

@@ -535,6 +535,18 @@ TEST(PeerNode, SaysWhereTheModelOfAFinishedRunIs) {
   EXPECT_EQ(cluster.log.count("the model with which the run ended is in " + file.string()), 1U);
 }
 
+TEST(PeerNode, ItsDirectoryIsMadeAgainWhereItIsRemoved) {
+  PeerCluster cluster(testing::small_network_of_steps(2000, "ring", 2));
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return step_of(cluster, 0) > 0; }, "they train");
+  std::filesystem::remove_all(cluster.peers[0]->directory / "gossip");
+  cluster.run_until_finished();
+  const auto file = cluster.peers[0]->directory / "gossip/model.safetensors";
+  cluster.run_until([&] { return cluster.peers[0]->node->peer().model_file() == file; },
+                    "its model is written");
+}
+
 TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
   PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
   cluster.options.start_patience = std::chrono::milliseconds(100);
