@@ -58,7 +58,8 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   join->add_flag("--replace", arguments.join.replace,
                  "take a new identity although there is one already");
   config::add_format(*join, arguments.format);
-  CLI::App* start = add_command(app, "start", "train for the federation, for ever", arguments);
+  CLI::App* start =
+      add_command(app, "start", "train for the federation until it is stopped", arguments);
   arguments.binder.add_config(*start);
   arguments.binder.add_flags(*start);
   CLI::App* check = add_command(app, "preflight", "check that this device would work", arguments);

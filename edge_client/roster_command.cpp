@@ -106,7 +106,7 @@ std::string describe_part(const Roster& roster, const IdentityDirectory& self) {
   const std::string& name = self.identity().name;
   if (!gossip::is_member(roster, self)) return name + " is not a member";
   const std::string& address = roster.members[*roster.find(name)].address;
-  if (address.empty()) return name + " is a member that nobody dials";
+  if (address.empty()) return name + " is a member that no other dials";
   return fmt::format("{} is a member that others dial at {}", name, address);
 }
 

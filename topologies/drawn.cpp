@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topologies drawn anew for every step.
+// Topologies drawn again for every step.
 #include <fmt/format.h>
 
 #include <array>

@@ -27,7 +27,7 @@ struct SpectralReport {
   std::uint64_t edges = 0;  // of one step for time-varying topologies: the mean
   bool directed = false;
   bool time_varying = false;
-  std::uint64_t period = 1;                                // 0: drawn anew for every step
+  std::uint64_t period = 1;                                // 0: drawn again for every step
   double degree_min = 0, degree_mean = 0, degree_max = 0;  // messages that a node sends a step
   bool connected = false;          // of the union over a period; a drawn one: of its first steps
   std::optional<Figure> diameter;  // of the union over a period, along directions

@@ -54,7 +54,7 @@ class Topology {
   virtual const std::string& name() const = 0;
   virtual Node nodes() const = 0;
   virtual bool directed() const = 0;  // some matrix is not symmetric in its pattern
-  // 1: static; p: at(t) == at(t + p); 0: drawn anew for every step.
+  // 1: static; p: at(t) == at(t + p); 0: drawn again for every step.
   virtual std::uint64_t period() const = 0;
   bool time_varying() const { return period() != 1; }
   // The matrix of a step; shared where the topology repeats. Any thread. A drawn one costs

@@ -27,7 +27,7 @@ struct NameFlags {
 
 std::string describe_list(const json::value& answer, const telemetry::Terminal& terminal) {
   if (!answer.is_array() || answer.get_array().empty()) {
-    return "nobody has joined; make a token with 'starling-coordinator token new CLIENT'\n";
+    return "no device has joined; make a token with 'starling-coordinator token new CLIENT'\n";
   }
   TextTable table({"NAME", "STATE", "CONNECTED", "LAST SEEN", "CERTIFICATE EXPIRES"});
   for (const json::value& client : answer.get_array()) {

@@ -280,7 +280,7 @@ Result<Signed> sign(SignFlags& flags, const Clock& clock) {
     of_run = fmt::format("the run of epoch {} goes on", replaced->roster().epoch);
   } else if (replaced != nullptr) {
     of_run = fmt::format(
-        "the run begins anew, as its name or seed is not that of epoch {}: every device begins "
+        "the run starts again, as its name or seed is not that of epoch {}: every device begins "
         "from the initial model",
         replaced->roster().epoch);
   }

@@ -169,7 +169,7 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
   STARLING_ASSIGN(auto listed, members());
   if (listed.empty()) {
     return rejected("no-members",
-                    "nobody has joined; make tokens with 'starling-coordinator token "
+                    "no device has joined; make tokens with 'starling-coordinator token "
                     "new CLIENT --role peer'");
   }
   STARLING_ASSIGN(LeftOut left_out, remove_unfit(run.settings, nullptr, listed));
@@ -365,8 +365,7 @@ Result<void> GossipIssuer::refresh_now() {
   STARLING_ASSIGN(auto listed, members());
   if (listed.empty()) {
     if (current.stopped()) return {};  // there is nobody to renew it for
-    parts_.log.warning("gossip network {}: nobody is a member any more, so it is stopped",
-                       current.run);
+    parts_.log.warning("gossip network {}: it has no member left, so it is stopped", current.run);
     return stop();
   }
   if (!current.stopped()) {

@@ -192,7 +192,7 @@ void FederationSimulator::dial(std::size_t index) {
 void FederationSimulator::connect(std::size_t index) {
   Node& node = *nodes_[index];
   if (!core_) {
-    return to_client(index, client::Disconnected{retry("cannot-connect", "nobody listens")});
+    return to_client(index, client::Disconnected{retry("cannot-connect", "no process listens")});
   }
   if (options_.world &&
       options_.world->separated_until(static_cast<std::uint32_t>(index), seconds_now())) {

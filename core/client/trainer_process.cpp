@@ -170,7 +170,7 @@ Result<std::string> TrainerProcess::receive(const Patience& patience) {
 Result<void> TrainerProcess::check_idle() {
   turn(Duration::zero());
   if (!received_.empty()) {
-    return protocol_error("answered what nobody asked for: '" +
+    return protocol_error("answered what was not asked for: '" +
                           printable(received_.substr(0, received_.find('\n'))) + "'");
   }
   if (process_->try_wait()) return died();

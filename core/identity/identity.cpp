@@ -24,8 +24,9 @@ bool is_name(std::string_view name) {
 }
 
 Error bad_identity() {
-  return rejected("bad-identity",
-                  "the certificate names nobody: its URI is not starling://FEDERATION/ROLE/NAME");
+  return rejected(
+      "bad-identity",
+      "the certificate names no identity: its URI is not starling://FEDERATION/ROLE/NAME");
 }
 
 }  // namespace

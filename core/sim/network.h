@@ -40,7 +40,7 @@ void describe(V& visit, NetworkOptions& o) {
         FieldInfo{.help = "one way, drawn once a pair of nodes: a duration, uniform:LOW,HIGH, "
                           "exponential:MEAN or lognormal:MEDIAN,SIGMA"});
   visit("jitter", o.jitter,
-        FieldInfo{.help = "added to each message's latency, drawn anew; forms as latency"});
+        FieldInfo{.help = "added to each message's latency, drawn for each; forms as latency"});
   visit("bandwidth", o.bandwidth,
         FieldInfo{.help = "of a node's access link, each way, drawn once a node: as 10Mbit/s or "
                           "1GB/s, or a distribution of these"});

@@ -54,7 +54,7 @@ void describe(V& visit, NodeOptions& o) {
                   .min = 0,
                   .max = 1e9});
   visit("leave-after", o.leave_after,
-        FieldInfo{.help = "mean time until a node leaves for ever, exponential; 0s: never",
+        FieldInfo{.help = "mean time until a node leaves permanently, exponential; 0s: never",
                   .min = 0,
                   .max = 1e9});
   visit("crash-every", o.crash_every,

@@ -45,8 +45,8 @@ constexpr std::array<Needs, 12> kNeeds = {{
     {.name = "detag", .symmetric_static = true},
 }};
 
-// So many steps stand for all of a topology that is drawn anew for every step; the union of so many
-// at most must be connected.
+// So many steps stand for all of a topology that is drawn again for every step; the union of so
+// many at most must be connected.
 constexpr std::uint64_t kDrawsChecked = 4;
 constexpr std::uint64_t kDrawsMost = 64;
 
@@ -100,7 +100,8 @@ std::string broken_sums(Sums sums, bool drawn) {
     case Sums::kAlike:
       return "has nodes whose messages count for more than others' in plain means, and their data "
              "would count for more; use the algorithm dpsgd with mixing \"metropolis\" where edges "
-             "go both ways, sgp with mixing \"push\" elsewhere, or a topology drawn anew for every "
+             "go both ways, sgp with mixing \"push\" elsewhere, or a topology drawn again for "
+             "every "
              "step as epidemic";
     case Sums::kColumns:
       return "has weights that do not sum to 1 at every sender with a part for itself, so mass "
@@ -194,7 +195,7 @@ Result<void> check_bipartite(const Case& c, const graph::Graph& graph) {
   }
   if (c.topology.period() != 0 && graph::is_bipartite(graph)) return {};
   return c.misfit(
-      "some nodes that ask would have to ask each other, and wait for ever; use a bipartite "
+      "some nodes that ask would have to ask each other, and wait without end; use a bipartite "
       "topology (ring with an even number of nodes, torus with even sides, hypercube, star, path) "
       "or the algorithm push-sum");
 }

@@ -25,7 +25,7 @@ enum class Pattern {
 // What an algorithm asks of the mixing matrices.
 enum class Sums {
   kAny,
-  kAlike,    // plain means keep the mean of all: regular graphs, or drawn anew for every step
+  kAlike,    // plain means keep the mean of all: regular graphs, or drawn again for every step
   kColumns,  // the weights of a sender sum to 1, and it keeps some
   kDouble,   // doubly stochastic
 };

@@ -40,8 +40,8 @@ bool AllReduceMachine::exclude_silent_holders(const Members& held_by) {
   if (!history_.has_many_lists(gather_->at())) return false;
   const std::size_t before = gather_->registered().size();
   for (const auto& [holder, by] : gather_->registered().waited_in_vain(held_by)) {
-    exclude(holder, "holds a mean, as it says, but gave it to nobody");
-    if (by.size() == 1) exclude(by.front(), "alone waited in vain for a mean");
+    exclude(holder, "says that it holds a mean, but sent it to no member");
+    if (by.size() == 1) exclude(by.front(), "alone waited for a mean and did not receive it");
   }
   return gather_->registered().size() < before;
 }
@@ -164,7 +164,7 @@ Duration AllReduceMachine::charged_wait(TimePoint since) const {
   return std::min(now_ - std::max(since, stopped_until_), kChargedWaits * piece_wait());
 }
 
-// The likelier cause where `by` says that it waits for another, or got wrong numbers of it.
+// The likelier cause where `by` says that it waits for another, or received wrong numbers from it.
 Member AllReduceMachine::cause_of(Member by, const Blame& blame) {
   const Member of = blame.member;
   if (by == self_ || of == self_) return by == self_ ? of : by;

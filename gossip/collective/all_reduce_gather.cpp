@@ -203,7 +203,7 @@ void AllReduceMachine::reduce_anew() {
   if (cause && registered.contains(cause->second.member)) {
     const auto& [by, of] = list.apart.emplace(cause->first, cause->second.member);
     const std::string_view why =
-        cause->second.wrong ? "got wrong numbers of" : "waited in vain for";
+        cause->second.wrong ? "received wrong numbers from" : "waited without an answer for";
     say_seldom("apart: " + names_[by] + ", " + names_[of],
                fmt::format("exchange {}: {} {} {}, and they are kept apart", gather.at().exchange,
                            names_[by], why, names_[of]));

@@ -64,7 +64,7 @@ class Registrations {
   // A gatherer that was started again may have sent another list of its attempt: one that was not
   // is to gather instead, where enough of those are here.
   std::optional<Member> better_gatherer() const;
-  // Who waited in vain for which of these, that hold a mean.
+  // Who waited without an answer for which of these, that hold a mean.
   std::map<Member, Members> waited_in_vain(const Members& held_by) const;
   // Of all who waited in vain, the one that had got least; before these, who got wrong numbers.
   // Only members that were `listed` can have been waited for; empty: nobody was.

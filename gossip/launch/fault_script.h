@@ -51,9 +51,10 @@ void describe(V& visit, FaultOptions& o) {
   visit("step", o.step,
         FieldInfo{.help = "when the first node has done so many steps", .min = 0, .max = 1e9});
   visit("kind", o.kind,
-        FieldInfo{.help = "kill: for ever; restart: kill, and start again after `for`; pause: stop "
-                          "the process; partition, stall: nothing passes; delay; bandwidth; reset: "
-                          "break the connections",
+        FieldInfo{.help =
+                      "kill: permanently; restart: kill, and start again after `for`; pause: stop "
+                      "the process; partition, stall: nothing passes; delay; bandwidth; reset: "
+                      "break the connections",
                   .choices = kFaultKinds});
   visit("nodes", o.nodes,
         FieldInfo{.help = "whom it meets, counted from 1 as in node-0001: 3, 2-5, lists of these "
@@ -69,7 +70,7 @@ void describe(V& visit, FaultOptions& o) {
         FieldInfo{.help = "how long it lasts; 0s: to the end", .min = 0, .max = 1e9});
   visit("delay", o.delay, FieldInfo{.help = "delay: one way", .min = 0, .max = 3600});
   visit("jitter", o.jitter,
-        FieldInfo{.help = "delay: added, uniform, anew for each piece", .min = 0, .max = 3600});
+        FieldInfo{.help = "delay: added, uniform, drawn for each piece", .min = 0, .max = 3600});
   visit("bandwidth", o.bandwidth, FieldInfo{.help = "bandwidth: as 10Mbit/s or 1MB/s"});
 }
 

@@ -63,7 +63,7 @@ std::uint64_t spread_of(const topologies::Topology& topology) {
 }
 
 // Whether the graph, and a cycle through all nodes, have fewer than half of all pairs. One that is
-// drawn anew for every step leads to everybody in time.
+// drawn again for every step leads to everybody in time.
 bool is_sparse(const topologies::Topology& topology) {
   if (topology.period() == 0 || topology.nodes() > protocol::kBeatsMax) return false;
   const auto graph = topologies::union_graph(topology);

@@ -29,7 +29,7 @@ using topologies::Weight;
 
 constexpr Node kDenseNodesMax = 1000;
 constexpr std::uint64_t kPanelsMax = 8;
-constexpr std::uint64_t kDrawnPanels = 4;  // of a topology drawn anew for every step
+constexpr std::uint64_t kDrawnPanels = 4;  // of a topology drawn again for every step
 
 using Named = std::pair<std::string_view, const std::optional<Figure>*>;
 
@@ -102,7 +102,7 @@ class Lines {
 };
 
 std::string period_text(const SpectralReport& report) {
-  if (report.period == 0) return "drawn anew for every step";
+  if (report.period == 0) return "drawn again for every step";
   return report.period == 1 ? "static" : fmt::format("repeats after {} steps", report.period);
 }
 
@@ -215,7 +215,7 @@ std::uint64_t panels_of(const Topology& topology) {
 }
 
 std::string caption_of(const Topology& topology) {
-  if (topology.period() == 0) return "the first steps; every step is drawn anew";
+  if (topology.period() == 0) return "the first steps; every step is drawn again";
   if (topology.period() <= kPanelsMax) return "";
   return fmt::format("{} of {} steps", kPanelsMax, topology.period());
 }

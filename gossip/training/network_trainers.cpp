@@ -94,7 +94,7 @@ Result<void> check_trainer(const NetOptions& options, const TrainerDescription& 
         "algorithm-trainer",
         fmt::format("an optimizer that goes on from one local phase to the next takes gradients, "
                     "and {} does not offer 'gradient'; set train.optimizer = \"sgd\" (what the "
-                    "trainer uses itself begins anew with each)",
+                    "trainer uses itself starts again with each)",
                     trainer.name));
   }
   return {};

@@ -226,7 +226,7 @@ TEST(TrainerHost, AnAnswerThatNobodyAskedForFailsTheNextTask) {
   EXPECT_TRUE(fit(trainer));
   const auto next = fit(trainer);
   ASSERT_FALSE(next);
-  EXPECT_THAT(next.error().message(), StartsWith("the trainer answered what nobody asked for"));
+  EXPECT_THAT(next.error().message(), StartsWith("the trainer answered what was not asked for"));
   EXPECT_TRUE(fit(trainer));
 }
 

@@ -991,8 +991,9 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(run_identity(), run);
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--seed", "7"}), 0);
   EXPECT_NE(run_identity(), run) << "another seed is another run";
-  EXPECT_THAT(err, StartsWith("note: the run begins anew, as its name or seed is not that of epoch "
-                              "9: every device "));
+  EXPECT_THAT(err,
+              StartsWith("note: the run starts again, as its name or seed is not that of epoch "
+                         "9: every device "));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--seed", "7",
                  "--topology", "complete", "--robust", "clip", "--robust.bad", "1"}),
             0);

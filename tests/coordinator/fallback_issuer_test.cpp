@@ -161,7 +161,8 @@ TEST_F(FallbackIssuerTest, ItIsTriedAgainWhenSomebodyJoins) {
   fallback.begin();
   fallback.run_trains(RunId(1), job());
   EXPECT_EQ(state(), "none");
-  EXPECT_THAT(log.warnings, ElementsAre(HasSubstr("run 1 has no fallback yet: nobody has joined")));
+  EXPECT_THAT(log.warnings,
+              ElementsAre(HasSubstr("run 1 has no fallback yet: no device has joined")));
   admit("cam-1");
   EXPECT_EQ(state(), "fallback-of-run-1 1");
 }

@@ -274,7 +274,7 @@ TEST_F(GossipIssuerTest, WhenNobodyIsLeftItIsStoppedOnceAndLeftToExpire) {
   revoke("cam-2");
   EXPECT_EQ(epoch(), 2U);
   EXPECT_TRUE(issuer->roster()->stopped());
-  EXPECT_THAT(log.warnings, ::testing::ElementsAre(HasSubstr("nobody is a member any more")));
+  EXPECT_THAT(log.warnings, ::testing::ElementsAre(HasSubstr("it has no member left")));
   const WallTime issued = issuer->roster()->issued;
   clock.wall += minutes(8);
   issuer->members_changed();

@@ -209,7 +209,7 @@ TEST_F(RosterCommandTest, SaysWhatElseARosterIsFor) {
   fallback.settings = {{"fallback.run", "1"}};
   fallback.members[0].address.clear();
   EXPECT_THAT(type(file_of(fallback)).out,
-              HasSubstr("a member that nobody dials; it is for when the coordinator is gone"));
+              HasSubstr("a member that no other dials; it is for when the coordinator is gone"));
 }
 
 TEST_F(RosterCommandTest, ARunningProcessIsStoppedFirst) {

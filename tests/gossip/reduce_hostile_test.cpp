@@ -507,9 +507,9 @@ struct Forger {
 
 std::vector<Forger> forgers() {
   return {
-      {"a mean of a majority in each attempt, which it never sends", "gave it to nobody", true,
+      {"a mean of a majority in each attempt, which it never sends", "sent it to no member", true,
        [](Note&, std::uint32_t) { return false; }},
-      {"the same, and it says that it does not have it", "gave it to nobody", true,
+      {"the same, and it says that it does not have it", "sent it to no member", true,
        [](Note& note, std::uint32_t) { return says<reduce::NotYet>(note); }},
       {"that it is done with a mean that nobody holds", "another mean", false,
        [](Note& note, std::uint32_t lie) {

@@ -274,7 +274,7 @@ TEST_F(TrainerNetwork, AlgorithmsAreHeldAgainstWhatTheTrainerOffers) {
   EXPECT_EQ(refusal("fit-only"),
             "an optimizer that goes on from one local phase to the next takes gradients, and the "
             "trainer 'fake.py' does not offer 'gradient'; set train.optimizer = \"sgd\" (what "
-            "the trainer uses itself begins anew with each)");
+            "the trainer uses itself starts again with each)");
   options.train.train.optimizer = "sgd";
   options.model.layout = std::string(64, '0');
   EXPECT_THAT(refusal("honest"), HasSubstr("other names, shapes, roles or rules of its tensors"));

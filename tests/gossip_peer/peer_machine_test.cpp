@@ -1007,7 +1007,7 @@ TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
   peer.feed(peer::LinkDown{1});
   EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), ElementsAre(lost[0]));
   peer.feed(peer::LinkDown{2});
-  EXPECT_TRUE(peer.said("nobody gave a model: goes on with its own"));
+  EXPECT_TRUE(peer.said("no peer sent a model: continues with its own"));
 }
 
 // It is one of three on a ring, and its neighbours come to exchange 50 without it.
