@@ -220,7 +220,7 @@ void EpochSession::handle(peer::TransferRefused& refused) {
   if (apart_.contains(refused.from)) return;
   if (transfer.epoch != epoch_ || std::holds_alternative<ModelColumns>(transfer.content)) return;
   note_where(refused.from, transfer);
-  tell_training(std::move(refused));
+  tell_training(refused);
 }
 
 void EpochSession::handle(peer::TransferReceived& came) {
