@@ -15,15 +15,18 @@ std::uint64_t pieces_of(std::uint64_t bytes) {
   return std::max<std::uint64_t>(1, (bytes + kPieceBytes / 2) / kPieceBytes);
 }
 
-// What it takes until every piece has come: the pieces that were lost are sent again together.
+// What it takes until every piece has come: the pieces that were lost are sent again together, each
+// time with the probability of a loss of then.
 struct Losses {
   int rounds = 0;
   std::uint64_t pieces = 0;
 };
 
-Losses draw_losses(Rng& rng, double loss, std::uint64_t pieces) {
+template <class LossAfter>  // rounds -> probability
+Losses draw_losses(Rng& rng, std::uint64_t pieces, LossAfter loss_after) {
   Losses losses;
   while (losses.rounds < kRetransmissionsMax) {
+    const double loss = loss_after(losses.rounds);
     std::uint64_t lost = 0;
     for (std::uint64_t k = 0; k < pieces; ++k) lost += rng.uniform() < loss ? 1 : 0;
     if (lost == 0) break;
@@ -145,7 +148,9 @@ Network::Passage Network::pass(const Message& message, bool retransmit) const {
     Rng rng = network_stream(seed_, kMessage, link_of(message.from, message.to), message.number);
     passage.seconds += jitter_.draw(rng);
     if (retransmit) {
-      const Losses losses = draw_losses(rng, loss, pieces_of(message.bytes));
+      const Losses losses = draw_losses(rng, pieces_of(message.bytes), [&](int rounds) {
+        return this->loss(message.from, message.to, message.sent + rounds * retransmit_after_);
+      });
       passage.seconds += losses.rounds * retransmit_after_;
       passage.resent_bytes = losses.pieces * message.bytes / pieces_of(message.bytes);
     } else {

@@ -91,6 +91,18 @@ TEST_F(LinkFile, ALossOfOneLinkMakesTheNetworkLossy) {
   EXPECT_FALSE(make({.links = write("from,to,loss\n0,1,0\n")}).lossy());
 }
 
+// What is sent again meets the loss of then: once the link is whole, all of it comes.
+TEST_F(LinkFile, WhatIsLostDuringAnOutageComesAfterIt) {
+  const std::string links = write("from,to,time,loss\n0,1,10s,0.999\n0,1,30s,0\n");
+  const Network network = make({.retransmit = true, .links = links});
+  for (std::uint64_t number = 0; number < 100; ++number) {
+    const auto passage =
+        network.pass({.from = 0, .to = 1, .number = number, .bytes = 1000, .sent = 20});
+    EXPECT_FALSE(passage.lost);
+    EXPECT_LE(passage.seconds, 10 + 0.2 + 0.1);
+  }
+}
+
 TEST_F(LinkFile, WrongFilesAreRefusedWithLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"",
