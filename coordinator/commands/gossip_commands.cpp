@@ -112,14 +112,17 @@ std::string describe(const json::value& network, const CommandContext& context) 
   return text;
 }
 
-void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
-  command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
-      ->type_name("NET.toml");
+// The argument that names the file.
+CLI::Option* add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
+  CLI::Option* const file =
+      command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
+          ->type_name("NET.toml");
   command.add_option("--run", flags.run, "its name (default: that of the file, or gossip)")
       ->type_name("NAME");
   command.add_option("--expires", flags.expires, "life of the roster (default: " + lifetime + ")")
       ->type_name("DURATION");
   add_operator_flags(command, flags.common);
+  return file;
 }
 
 // After all other flags, so that none is taken for a key.
@@ -339,7 +342,8 @@ void add_sign(CLI::App& group, CommandContext& context) {
   CLI::App* command =
       group.add_subcommand("sign", "sign a roster with the authority's key, without any service");
   const auto flags = std::make_shared<SignFlags>();
-  add_net_flags(*command, *flags, "30d");
+  // Else another run would begin where it was forgotten.
+  add_net_flags(*command, *flags, "30d")->required();
   command->add_option("--members", flags->members, "lines of NAME KEY [HOST:PORT]")
       ->required()
       ->type_name("FILE");

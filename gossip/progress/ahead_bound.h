@@ -12,7 +12,7 @@ namespace starling::gossip {
 
 class AheadBound {
  public:
-  // So many members confirm each other; fewer are one, whoever has no others.
+  // So many members must say the same, or one where a peer has no other neighbour.
   static constexpr std::size_t kWitnesses = 2;
 
   // We and the others are at `next` now. `excess`: that much longer than usual did the exchange

@@ -114,19 +114,21 @@ Result<LaunchResult> run_with_table(const LaunchFlags& flags, const LaunchReques
 Result<void> report_run(const LaunchFlags& flags, const Experiment& experiment,
                         const SimulationResult& result, std::optional<RunWriter>& writer,
                         CommandContext& context) {
+  Result<void> kept;
+  if (writer) {
+    kept = writer->finish("starling-gossip launch", experiment, result,
+                          settings_of_run(flags.binder, flags.trainer));
+  }
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
     print_summary(result,
                   {.nodes = experiment.nodes(),
                    .threads = flags.threads,
-                   .out = flags.out,
+                   .out = kept ? flags.out : "",
                    .terminal = context.terminal},
                   context.out);
   }
-  if (!writer) return {};
-  const auto kept = writer->finish("starling-gossip launch", experiment, result,
-                                   settings_of_run(flags.binder, flags.trainer));
   if (kept) return {};
   // Real processes do not go on where they were.
   return rejected("result-not-kept",

@@ -985,6 +985,7 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_TRUE(roster->roster().revoked.empty());
   EXPECT_EQ(roster->roster().members[1].name, "cam-2");
   EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
+  EXPECT_EQ(ask({"gossip", "sign", "--members", members, "--to", file}), 2) << "of which network?";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
   EXPECT_THAT(out, HasSubstr("epoch 9 of job"));
   EXPECT_EQ(err, "note: the run of epoch 2 goes on\n");
