@@ -128,7 +128,7 @@ void AllReduceMachine::meet(Member member) {
   liveness_.heard(member, now_);
   told_ahead_.erase(member);  // it may have been started again since
   if (is_first && waiting_for() == member) current_->waits_since = now_;
-  // Without a majority nobody who returns is passed over.
+  // Without a majority every member that returns is waited for.
   if (2 * expected_.size() <= names_.size()) expected_.insert(member);
 }
 

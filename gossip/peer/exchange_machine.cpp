@@ -21,7 +21,7 @@ namespace {
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
 constexpr int kUnusualFactor = 8;  // times the pace
-// Those who do not wait for us may be faster.
+// Neighbours that do not wait for this peer may be faster.
 constexpr int kLostFactor = 2;
 // Who is waited for is asked so often before it is given up, as a question may get lost.
 constexpr int kAsksInPatience = 8;
@@ -32,7 +32,8 @@ constexpr int kLostInARow = 4;
 constexpr int kLongestWaits = 2;
 // A wait that is longer than the kUnusualFactor of an exchange, and this, is unusual.
 constexpr Duration kUsualWait = std::chrono::milliseconds(100);
-// Who is further and not followed is named then: after a restart others are, for a moment.
+// A neighbour that is not followed is named after this time: after a restart honest neighbours are
+// further for a moment, too.
 constexpr Duration kNotFollowed = std::chrono::seconds(2);
 // Whoever lets others wait for so long is named.
 constexpr Duration kLongWait = std::chrono::seconds(10);
@@ -74,18 +75,17 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
 }
 
 std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
-  now_ = now;
-  // Something was due here, and this process did not run.
-  if (due_ && now > *due_) stood_still(now - *due_);
+  const TimePoint before = std::exchange(now_, now);
+  // A deadline passed and the process did not run. A standstill counts once, however many events it
+  // held back.
+  if (due_) stood_still(now - std::max(*due_, before));
   std::visit([this](auto& e) { handle(e); }, event);
   if (state_ == State::kPacing && awaits_others_since_ && !nearest_behind()) move_on();
-  // What was due before is due now: each standstill counts once, however much came meanwhile.
-  due_ = next_deadline();
-  if (due_) due_ = std::max(*due_, now_);
+  due_ = find_deadline();
   return std::exchange(actions_, {});
 }
 
-std::optional<TimePoint> ExchangeMachine::next_deadline() const {
+std::optional<TimePoint> ExchangeMachine::find_deadline() const {
   if (state_ == State::kPacing) return resume_;
   if (state_ != State::kWaiting) return std::nullopt;
   if (!awaits_anybody()) return now_;
@@ -102,7 +102,7 @@ std::optional<TimePoint> ExchangeMachine::next_deadline() const {
   return next;
 }
 
-// A shorter time makes nobody go on without us.
+// After a shorter time the others still wait for this peer.
 void ExchangeMachine::stood_still(Duration time) {
   if (time > options_.patience_min / 2) lost_.add(time, now_);
 }
@@ -477,8 +477,8 @@ void ExchangeMachine::copy_from(Copy copy) {
   actions_.push_back(std::move(copy));
 }
 
-// Whose models are of this exchange, as far as a word takes to spread; each gives a part. Who is
-// further than is believed of it is asked where nobody else is there.
+// Neighbours within the spread of `target`: each sends a part of its model. Those that claim to be
+// further are asked only where no other is there.
 std::vector<Member> ExchangeMachine::donors_at(Exchange target) const {
   std::vector<Member> near;
   std::vector<Member> further;
@@ -581,8 +581,6 @@ bool ExchangeMachine::is_whole_graph() const {
   return topology_.period() > 0 && topology_.period() <= topology_.nodes();
 }
 
-// Most of the other members together bear out what a neighbour says, and move nobody alone: a liar
-// could greet them all, and so could the neighbour that it led astray.
 bool ExchangeMachine::may_be_neighbour(Member member) const {
   return !is_whole_graph() || std::ranges::binary_search(graph_, member);
 }
@@ -590,7 +588,9 @@ bool ExchangeMachine::may_be_neighbour(Member member) const {
 // Where to go on, of what neighbours with a link say; at or before our own exchange: nowhere else.
 // What enough of them confirm is believed in reason, and then the further one, which waits where it
 // is. What a single one says is believed as far as it makes up for time that we lost, and not at
-// all before we know what an exchange takes.
+// all before we know what an exchange takes. Other members together count as one more, at the
+// exchange that most of them have reached: a liar can greet all of them, and so can a neighbour
+// that it has led astray.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
   std::vector<Exchange> beyond_graph;
@@ -632,13 +632,10 @@ void ExchangeMachine::say_who_is_not_followed(Exchange target) {
 
 // Where we would be, had we lost no time.
 Exchange ExchangeMachine::made_up_for() const {
-  const auto in = [](Duration time, Duration pace) {
-    const double exchanges = to_seconds(time) / std::max(to_seconds(pace), 1e-9);
-    return static_cast<Exchange>(std::min(exchanges, 1e18));
-  };
-  Exchange most = exchange_;
-  if (quorum_.knows_pace()) most += in(kLostFactor * lost_.left(now_), quorum_.pace({}));
-  return std::min(last_, most);
+  if (!quorum_.knows_pace()) return std::min(last_, exchange_);
+  const double pace = std::max(to_seconds(quorum_.pace({})), 1e-9);
+  const double lost = kLostFactor * to_seconds(lost_.left(now_)) / pace;
+  return std::min(last_, exchange_ + static_cast<Exchange>(std::min(lost, 1e18)));
 }
 
 // What may be, if so many confirm it.
@@ -685,7 +682,8 @@ void ExchangeMachine::go_to(Exchange target) {
 void ExchangeMachine::handle(const Copied& copied) {
   STARLING_CHECK(state_ == State::kCopying);
   const auto majority = std::exchange(majority_, std::nullopt);
-  // The others went on meanwhile. A donor that gives nothing makes no time for its own word.
+  // The others went on meanwhile. The wait for a donor that sends nothing must not explain its
+  // claim.
   if (copied.givers == donors_ && now_ - copying_ < options_.patience_min) {
     lost_.add(now_ - copying_, now_);
   }

@@ -195,7 +195,7 @@ class ExchangeMachine {
                   const protocol::Support& support = {});
 
   std::vector<exchange::Action> on(exchange::Event event, TimePoint now);
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const { return due_; }
 
   // kPacing: between two exchanges, until the next may begin.
   enum class State { kIdle, kTraining, kWaiting, kMixing, kCopying, kFinished, kPacing };
@@ -274,6 +274,7 @@ class ExchangeMachine {
   void handle(const exchange::Copied&);
   void handle(const exchange::Tick&);
 
+  std::optional<TimePoint> find_deadline() const;
   void begin_exchange();
   void go_on_or_finish();
   void announce_to(std::size_t place);
@@ -356,7 +357,7 @@ class ExchangeMachine {
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found
   JumpBound jumps_;
   LostTime lost_;
-  std::optional<TimePoint> due_;  // next_deadline() after the last event
+  std::optional<TimePoint> due_;  // since the last event
   TimePoint mixing_{};            // since
   TimePoint copying_{};           // since
   std::size_t donors_ = 0;        // that are asked for a model

@@ -218,7 +218,7 @@ bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {
 
 void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   if (std::exchange(link->closed, true)) return;
-  // Who had greeted is lost, with a line of its own.
+  // A link whose greeting came is logged as lost, below.
   if (say_bye && !link->hello && reason.kind() == ErrorKind::kRejected) {
     refusals_.say(link->name, reason);
   }

@@ -175,7 +175,7 @@ void PeerShell::perform(peer::KeepCheckpoint& action) {
       [saved, keep = action, &disk = world_.disk, directory = options_.directory,
        model = model_path()](unsigned) {
         const auto path = directory / "checkpoint.safetensors";
-        // Somebody may have removed it since the start.
+        // The directory may have been removed since the start.
         *saved = disk.make_directory(directory, Disk::Access::kOwner);
         if (*saved) *saved = save_checkpoint(disk, path, *keep.checkpoint, keep.layout);
         if (*saved && keep.model_too) {

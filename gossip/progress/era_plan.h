@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the state that neighbours share along edges begins anew, everywhere at one exchange. Any
+// When the state that neighbours share along edges starts again, everywhere at one exchange. Any
 // member can ask for such a common beginning, and causes one when it comes and goes. After kFree
 // beginnings within span() exchanges the next ones are at multiples of grid() only. These all
 // members know, however many beginnings each of them has seen.
@@ -37,7 +37,7 @@ class EraPlan {
   // Whether who tells this era shares its state with this member.
   bool is_shared(std::uint32_t era) const { return era == current_ && era != kAlone; }
 
-  // At the beginning of this exchange: whether the shared state begins anew in it. Who comes too
+  // At the beginning of this exchange: whether the shared state starts again in it. Who comes too
   // late for a planned one begins by itself, and asks all for another.
   bool begin(protocol::Exchange exchange);
   // One that all can have heard of, who are at `exchange` as this member is. `asker`: for whom.

@@ -147,132 +147,119 @@ TEST_F(WhoSlept, BelievesASingleDonorNoFurtherThanASingleMember) {
   EXPECT_LE(machine_->exchange(), 4 * 803 + 12);
 }
 
+// Member 0 by itself, whose neighbours a test speaks for.
+class OneMachine {
+  Result<std::unique_ptr<const topologies::Topology>> topology_;  // outlives the machine
+
+ public:
+  OneMachine(const std::string& spec, std::uint32_t nodes, Exchange spread,
+             std::optional<Duration> run_age = {})
+      : topology_(topologies::Topology::make({.spec = spec, .nodes = nodes})) {
+    ExchangeOptions options;
+    options.schedule.steps = 1'000'000;
+    options.spread = spread;
+    options.run_age = run_age;
+    machine.emplace(options, **topology_, 0, std::vector<std::string>(nodes, "node"), 0, now);
+    feed(Begin{});
+  }
+  void feed(Event event) {
+    for (const Action& action : machine->on(std::move(event), now)) {
+      const auto* const said = std::get_if<Say>(&action);
+      if (said != nullptr && said->line.find("no other neighbour") != std::string::npos) {
+        named.push_back(machine->exchange());
+      }
+    }
+  }
+  void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
+  void wait() {
+    while (machine->state() == ExchangeMachine::State::kWaiting) {
+      now = std::max(now, *machine->next_deadline());
+      feed(Tick{});
+    }
+  }
+
+  TimePoint now{};
+  std::vector<Exchange> named;  // when it was said that a neighbour is not followed
+  std::optional<ExchangeMachine> machine;
+};
+
 // A word that its other neighbour, which it left behind, does not bear out is that of one: it makes
 // up for the time that was lost and no more. Whoever is no neighbour in the graph moves nobody
 // alone.
 TEST(ExchangeMachine, WhoLeftItsOtherNeighbourBehindIsMovedByOneNoFurtherThanTheTimeItLost) {
   for (const bool is_neighbour : {true, false}) {
-    const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 6});
-    ExchangeOptions options;
-    options.schedule.steps = 1'000'000;
-    options.spread = 3;
-    options.run_age = Duration::zero();
-    TimePoint now{};
-    ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(6, "node"), 0, now);
-    int named = 0;
-    const auto feed = [&](Event event) {
-      for (const Action& action : machine.on(std::move(event), now)) {
-        const auto* const said = std::get_if<Say>(&action);
-        named +=
-            said != nullptr && said->line.find("no other neighbour") != std::string::npos ? 1 : 0;
-      }
-    };
+    OneMachine one("ring", 6, 3, Duration::zero());
     const auto exchange = [&](std::vector<Member> from) {
-      now += 1ms;
-      feed(Trained{});
-      for (const Member member : from) {
-        feed(MessageReceived{{member, {.exchange = machine.exchange()}, {}, {}}});
-      }
-      while (machine.state() == ExchangeMachine::State::kWaiting) {
-        now = std::max(now, *machine.next_deadline());
-        feed(Tick{});
-      }
-      feed(Mixed{});
+      one.now += 1ms;
+      one.feed(Trained{});
+      for (const Member member : from) one.came(member, one.machine->exchange());
+      one.wait();
+      one.feed(Mixed{});
     };
-    feed(Begin{});
     for (int i = 0; i < 1000; ++i) exchange({1, 5});
-    const TimePoint in_step = now;
+    const TimePoint in_step = one.now;
     for (int i = 0; i < 20; ++i) exchange({1});
     const Member liar = is_neighbour ? 5 : 3;
     for (int i = 0; i < 6; ++i) {
-      now += 300ms;
-      feed(HelloReceived{liar, 900'000, true, {}});
-      feed(HelloReceived{1, 1020, true, {}});
+      one.now += 300ms;
+      one.feed(HelloReceived{liar, 900'000, true, {}});
+      one.feed(HelloReceived{1, 1020, true, {}});
       exchange({});
     }
-    const auto most = static_cast<Exchange>((now - in_step) / 1ms);
-    EXPECT_LE(machine.exchange(), 1000 + (is_neighbour ? most : 26));
-    EXPECT_GE(machine.exchange(), 1026U);
+    const auto most = static_cast<Exchange>((one.now - in_step) / 1ms);
+    EXPECT_LE(one.machine->exchange(), 1000 + (is_neighbour ? most : 26));
+    EXPECT_GE(one.machine->exchange(), 1026U);
     for (int i = 0; i < 2500; ++i) exchange({1});
-    EXPECT_EQ(named, 1);
+    EXPECT_EQ(one.named.size(), 1U);
   }
 }
 
 // It bears out what a neighbour says, where two are needed; who has a single neighbour is not moved
 // by another member in its place.
 TEST(ExchangeMachine, WhoIsNoNeighbourMovesNoLeaf) {
-  const auto topology = topologies::Topology::make({.spec = "path", .nodes = 5});
-  ExchangeOptions options;
-  options.schedule.steps = 1'000'000;
-  options.spread = 4;
-  TimePoint now{};
-  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
-  const auto feed = [&](Event event) { machine.on(std::move(event), now); };
-  feed(Begin{});
+  OneMachine one("path", 5, 4);
   for (Exchange at = 0; at < 100; ++at) {
-    now += 100ms;
-    feed(HelloReceived{3, 900'000, true, {}});
-    feed(Trained{});
-    feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
-    feed(Mixed{});
-    EXPECT_EQ(machine.exchange(), at + 1);
+    one.now += 100ms;
+    one.feed(HelloReceived{3, 900'000, true, {}});
+    one.feed(Trained{});
+    one.came(1, at);
+    one.feed(Mixed{});
+    EXPECT_EQ(one.machine->exchange(), at + 1);
   }
 }
 
 // It slept while it waited, and finds many greetings of a liar before anything else.
 TEST(ExchangeMachine, AStandstillCountsOnceHoweverMuchComesMeanwhile) {
-  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 5});
-  ExchangeOptions options;
-  options.schedule.steps = 1'000'000;
-  options.spread = 2;
-  TimePoint now{};
-  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
-  const auto feed = [&](Event event) { machine.on(std::move(event), now); };
+  OneMachine one("ring", 5, 2);
   const auto exchange = [&](bool sleeps) {
-    const Exchange at = machine.exchange();
-    now += 100ms;
-    feed(Trained{});
-    if (sleeps) now += 10s;
-    for (int i = 0; sleeps && i < 50; ++i) feed(HelloReceived{4, 900'000, true, {}});
-    feed(MessageReceived{{1, {.exchange = at}, {}, {}}});
-    if (!sleeps) feed(MessageReceived{{4, {.exchange = at}, {}, {}}});
-    feed(Mixed{});
+    const Exchange at = one.machine->exchange();
+    one.now += 100ms;
+    one.feed(Trained{});
+    if (sleeps) one.now += 10s;
+    for (int i = 0; sleeps && i < 50; ++i) one.feed(HelloReceived{4, 900'000, true, {}});
+    one.came(1, at);
+    if (!sleeps) one.came(4, at);
+    one.feed(Mixed{});
   };
-  feed(Begin{});
   for (int i = 0; i < 200; ++i) exchange(false);
   exchange(true);
-  EXPECT_GE(machine.exchange(), 200 + 100U);
-  EXPECT_LE(machine.exchange(), 200 + 2 * 101 + 5U);
+  EXPECT_GE(one.machine->exchange(), 200 + 100U);
+  EXPECT_LE(one.machine->exchange(), 200 + 2 * 101 + 5U);
 }
 
 // Also one that says a little more each time, as if it went on there.
 TEST(ExchangeMachine, WhoIsFarAheadAndNotFollowedIsNamed) {
-  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 5});
-  ExchangeOptions options;
-  options.schedule.steps = 1'000'000;
-  options.spread = 2;
-  TimePoint now{};
-  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(5, "node"), 0, now);
-  std::vector<Exchange> named;  // when
-  const auto feed = [&](Event event) {
-    for (const Action& action : machine.on(std::move(event), now)) {
-      const auto* const said = std::get_if<Say>(&action);
-      if (said != nullptr && said->line.find("no other") != std::string::npos) {
-        named.push_back(machine.exchange());
-      }
-    }
-  };
-  feed(Begin{});
+  OneMachine one("ring", 5, 2);
   for (Exchange at = 0; at < 30; ++at) {
-    now += 100ms;
-    feed(HelloReceived{2, 500'000 + 4 * at, true, {}});
-    feed(Trained{});
-    for (const Member from : {1U, 4U}) feed(MessageReceived{{from, {.exchange = at}, {}, {}}});
-    feed(Mixed{});
+    one.now += 100ms;
+    one.feed(HelloReceived{2, 500'000 + 4 * at, true, {}});
+    one.feed(Trained{});
+    for (const Member from : {1U, 4U}) one.came(from, at);
+    one.feed(Mixed{});
   }
-  ASSERT_EQ(named.size(), 1U);
-  EXPECT_LE(named.front(), 23U) << "2 s";
-  EXPECT_GE(named.front(), 20U) << "others may still bear it out";
+  ASSERT_EQ(one.named.size(), 1U);
+  EXPECT_LE(one.named.front(), 23U) << "2 s";
+  EXPECT_GE(one.named.front(), 20U) << "others may still bear it out";
 }
 
 // It was alone and did more exchanges than the others, who do not follow a single one.
