@@ -373,7 +373,10 @@ Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& sett
                .robust = setting.robust};
   STARLING_ASSIGN(plan.group, group_size(options));
   if (setting.robust.is_on()) plan.traits.whole_columns = true;
-  if (options.name == "sgp") plan.traits.per_receiver = setting.lossy;
+  if (options.name == "sgp") {
+    plan.traits.per_receiver = setting.lossy;
+    plan.balanced = !first_without(*setting.topology, Sums::kDouble);
+  }
   if (options.name == "detag") {
     STARLING_ASSIGN(const topologies::SpectralReport report,
                     topologies::analyse(*setting.topology));

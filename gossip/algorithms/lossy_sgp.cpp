@@ -10,12 +10,22 @@ namespace starling::gossip {
 namespace {
 
 constexpr double kMostStretch = 8;  // of a local step, in z
+constexpr double kMostStretchBalanced = 2;
+
+// What the local steps count with in x.
+double step_factor(bool balanced, double weight) {
+  if (!balanced) return std::min(1.0, kMostStretch * weight);
+  return std::clamp(1.0, weight / kMostStretchBalanced, weight * kMostStretchBalanced);
+}
 
 }  // namespace
 
 template <class T>
-LossySgp<T>::LossySgp(Node members, std::span<const T> model)
-    : ledger_(model.size(), members), z_(model.begin(), model.end()), update_(model.size()) {
+LossySgp<T>::LossySgp(Node members, bool balanced, std::span<const T> model)
+    : balanced_(balanced),
+      ledger_(model.size(), members, balanced),
+      z_(model.begin(), model.end()),
+      update_(model.size()) {
   ledger_.reset(model);
 }
 
@@ -25,7 +35,8 @@ Result<double> LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& 
   std::ranges::copy(z_, update_.begin());
   STARLING_ASSIGN(const double loss, training.steps(update_, phase.rate, phase.steps));
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
-  ledger_.add<T>(update_, std::min(1.0, kMostStretch * ledger_.weight()));
+  ledger_.add<T>(update_, step_factor(balanced_, ledger_.weight()));
+  ledger_.refill();
   push(links);
   return loss;
 }
@@ -75,7 +86,8 @@ void LossySgp<T>::regroup(const Plan& plan, const Links& links, const LocalPhase
   if (trained != nullptr) {
     for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update_[i];
   }
-  ledger_ = MassLedger(z_.size(), plan.nodes);
+  balanced_ = plan.balanced;
+  ledger_ = MassLedger(z_.size(), plan.nodes, balanced_);
   ledger_.reset<T>(z_);
   if (trained != nullptr) push(links);
 }

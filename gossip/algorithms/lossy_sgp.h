@@ -2,8 +2,11 @@
 // Stochastic gradient push (sgp.h) where messages get lost: x and w live in a MassLedger, so that
 // no mass is lost with a message, only late. Every receiver gets its edge's own total. The share of
 // a receiver that is absent stays here: on its edge, mass would add up and never come back.
-// Deviation: x <- x + min(1, 8 w) u. Where nothing came for long w is small, and z would run away
-// by u / w a step. Bytes a message: 8 (d + 1), twice those of sgp.
+// Deviations: x <- x + min(1, 8 w) u. Where nothing came for long w is small, and z would run away
+// by u / w a step. Where all matrices are doubly stochastic (`balanced`) a weight far from 1 is
+// never the graph's doing: there x <- x + clamp(1, w / 2, 2 w) u, and who has next to no weight
+// left makes it 1 again, as somebody takes and never gives. Bytes a message: 8 (d + 1), twice those
+// of sgp.
 #pragma once
 
 #include <optional>
@@ -16,7 +19,7 @@ namespace starling::gossip {
 template <class T>
 class LossySgp final : public Algorithm<T> {
  public:
-  LossySgp(Node members, std::span<const T> model);
+  LossySgp(Node members, bool balanced, std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
@@ -49,6 +52,7 @@ class LossySgp final : public Algorithm<T> {
  private:
   void push(const Links& links);
 
+  bool balanced_;
   MassLedger ledger_;
   Vector<T> z_;
   Vector<T> update_;                  // of the last local steps

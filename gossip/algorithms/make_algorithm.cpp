@@ -89,7 +89,7 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
     if (const OwnAlgorithm* own = own_of(o)) return own->make(plan, node, model);
   }
   if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", r, model);
-  if (o.name == "sgp" && plan.lossy) return make<T, LossySgp<T>>(plan.nodes, model);
+  if (o.name == "sgp" && plan.lossy) return make<T, LossySgp<T>>(plan.nodes, plan.balanced, model);
   if (o.name == "sgp") return make<T, Sgp<T>>(plan.nodes, model);
   if (o.name == "gradient-tracking") return make<T, GradientTracking<T>>(model);
   if (o.name == "choco") return make<T, Choco<T>>(o, plan.seed, node, model);

@@ -77,7 +77,8 @@ struct Plan {
   AlgorithmTraits traits;
   Node nodes = 0;
   bool lossy = false;
-  double slem = 0;  // of the topology, where the algorithm wants it (detag), else 0
+  bool balanced = false;  // sgp: all matrices of the topology are doubly stochastic
+  double slem = 0;        // of the topology, where the algorithm wants it (detag), else 0
   std::uint64_t seed = 1;
   std::vector<std::uint8_t> active = {};  // ad-psgd: which side of the bipartition asks
   Node group = 0;                         // all-reduce: group_size()

@@ -14,6 +14,7 @@ namespace {
 constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap around
 constexpr double kLittleWeight = 0x1p-6;
 constexpr double kTakenMost = 0.5;
+constexpr double kNextToNoWeight = 0x1p-9;
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
@@ -34,7 +35,9 @@ void MassLedger::add(std::span<const T> update, double factor) {
   STARLING_CHECK(update.size() == size());
   const double excess = weight() / most_weight(members_);
   if (excess > 1) {
+    const Fixed before = mass_.back();
     for (Fixed& x : mass_) x = fixed(value(x) / excess);
+    made_ -= before - mass_.back();
   }
   for (std::size_t i = 0; i < update.size(); ++i) {
     const double change = factor * static_cast<double>(update[i]);
@@ -44,6 +47,21 @@ void MassLedger::add(std::span<const T> update, double factor) {
     }
     mass_[i] += fixed(change);
   }
+}
+
+void MassLedger::refill() {
+  const double left = weight();
+  if (!refills_ || !(left < kNextToNoWeight) || !(left > 0)) return;
+  made_ += kOne - mass_.back();
+  for (Fixed& x : mass_) {
+    const double whole = value(x) / left;
+    if (!(std::abs(whole) < kLargest)) {
+      overflowed_ = true;
+      break;
+    }
+    x = fixed(whole);
+  }
+  mass_.back() = kOne;
 }
 
 double MassLedger::taken(Node other) const {
@@ -91,12 +109,30 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   STARLING_CHECK(total.size() == mass_.size() * sizeof(Fixed));
   const auto edge = pulled_.find(from);
   STARLING_CHECK(edge != pulled_.end());
+  double part = 1;  // that is taken; the weight is pulled last
+  if (refills_) {
+    const double since = value(pulled_since_push(from));
+    const double come = weight_of(total) - value(edge->second.back());
+    const double room = std::max(0.0, most_weight(members_) - since);
+    if (come > room) part = room / come;
+  }
   for (std::size_t i = elements.begin; i < elements.end; ++i) {
     Fixed now = 0;
     std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
-    mass_[i] += now - edge->second[i];
+    const Fixed come = now - edge->second[i];
+    const Fixed taken = part < 1 ? fixed(part * value(come)) : come;
+    mass_[i] += taken;
     edge->second[i] = now;
+    if (i == size()) made_ -= come - taken;
   }
+}
+
+// Weight.
+MassLedger::Fixed MassLedger::pulled_since_push(Node from) const {
+  const auto edge = pulled_.find(from);
+  const auto passed_on = passed_on_.find(from);
+  return (edge == pulled_.end() || edge->second.empty() ? 0 : edge->second.back()) -
+         (passed_on == passed_on_.end() ? 0 : passed_on->second);
 }
 
 bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const {
@@ -118,10 +154,7 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
   }
   const Fixed weight = change;  // the last
   if (!within || weight >= kBound || (weight == 0 && changes)) return false;
-  const auto passed_on = passed_on_.find(from);
-  const Fixed pulled = before == nullptr ? 0 : before[size()];
-  const Fixed since = pulled - (passed_on == passed_on_.end() ? 0 : passed_on->second);
-  return value(since + weight) <= most_weight(members_);
+  return refills_ || value(pulled_since_push(from) + weight) <= most_weight(members_);
 }
 
 void MassLedger::forget(Node other) {
@@ -138,6 +171,7 @@ void MassLedger::forget(Node other) {
 void MassLedger::archive(Archive& state) {
   state.elements(std::span(mass_));
   state(overflowed_);
+  state(made_);
   for (auto* totals : {&pushed_, &pulled_}) {
     state.map(*totals, [&](Totals& total) {
       state.vector(total);

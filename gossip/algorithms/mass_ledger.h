@@ -47,9 +47,11 @@ class MassLedger {
   // Of an edge's total: the weight.
   static double weight_of(std::span<const std::byte> total);
 
-  // w = 1 and x = 0. `members` begin with a weight of 1 each.
-  explicit MassLedger(std::size_t size, Node members = kMembersMax)
-      : mass_(size + 1), members_(members) {
+  // w = 1 and x = 0. `members` begin with a weight of 1 each. `refills`: they refill(), so an edge
+  // that carried nothing for long may hold more than most_weight(): of what is new there, no more
+  // than that is taken between two pushes.
+  explicit MassLedger(std::size_t size, Node members = kMembersMax, bool refills = false)
+      : mass_(size + 1), members_(members), refills_(refills) {
     mass_.back() = kOne;
   }
 
@@ -61,6 +63,9 @@ class MassLedger {
   // model stays: else others would take this node's pushes for lies.
   template <class T>
   void add(std::span<const T> update, double factor);
+  // Where next to no weight is left (2^-9): makes it 1 again, and z stays. Who takes and never
+  // gives would have all weight in the end, and the others could not mix with each other.
+  void refill();
   // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
   // back.
   bool is_drained_by(Node other) const;
@@ -78,8 +83,9 @@ class MassLedger {
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
   // Whether an honest other end can have pushed so much: no less weight than before, not more than
-  // most_weight() since the last push here, nothing without weight, and no element that would come
-  // to 2^19, beyond which the next local steps might leave what can be held. O(d).
+  // most_weight() since the last push here (unless it refills), nothing without weight, and no
+  // element that would come to 2^19, beyond which the next local steps might leave what can be
+  // held. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>
@@ -97,7 +103,9 @@ class MassLedger {
 
   std::size_t size() const { return mass_.size() - 1; }
   double weight() const { return value(mass_.back()); }
-  // For invariants: the mass here, and all that was ever pushed to or pulled from a node ([d + 1]).
+  // For invariants: the weight that refill() made, less what was too much: on an edge, or here.
+  Fixed made() const { return made_; }
+  // The mass here, and all that was ever pushed to or pulled from a node ([d + 1]).
   std::span<const Fixed> mass() const { return mass_; }
   std::span<const Fixed> pushed(Node to) const;
   std::span<const Fixed> pulled(Node from) const;
@@ -107,10 +115,13 @@ class MassLedger {
   static constexpr Fixed kOne = Fixed{1} << 40;
   static constexpr Node kMembersMax = 1 << 16;
   double taken(Node other) const;
+  Fixed pulled_since_push(Node from) const;
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 
   Totals mass_;  // x, then w
   Node members_;
+  bool refills_;
+  Fixed made_ = 0;
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
   std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last push

@@ -160,10 +160,72 @@ TEST(LossySgp, ANodeThatHearsNothingForLongDoesNotRunAway) {
   EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
 }
 
+Plan balanced_plan() {
+  Plan plan = plan_by_hand(kSgp, kNodes, true);
+  plan.balanced = true;
+  return plan;
+}
+
+MassLedger::Fixed made(Fleet<double>& fleet) {
+  MassLedger::Fixed sum = 0;
+  for (Node i = 0; i < kNodes; ++i) {
+    sum += dynamic_cast<LossySgp<double>&>(fleet.node(i)).ledger().made();
+  }
+  return sum;
+}
+
+// Node 3 takes all that it is sent, and nothing comes from it. Where edges go one way, who pushes
+// to it cannot know. The others mix on; all that waited on its edges comes at once in the end.
+TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
+  constexpr Node kTaker = 3;
+  const Quadratics problem(kNodes, kSize);
+  const auto others_apart = [&](const Plan& plan, int exchanges) {
+    Fleet<double> fleet(plan, problem, zeros(kNodes, kSize));
+    fleet.mute(kTaker);
+    double apart = 0;
+    for (int t = 0; t < exchanges; ++t) {
+      fleet.step(exponential(kNodes), 0.01);
+      if (t < exchanges / 2) continue;
+      Matrix others = fleet.models();
+      others.erase(others.begin() + kTaker);
+      apart = std::max(apart, distance(others, Matrix(kNodes - 1, others[0])));
+    }
+    return apart;
+  };
+  EXPECT_LT(others_apart(balanced_plan(), 4000), 0.3);
+  EXPECT_GT(others_apart(plan_by_hand(kSgp, kNodes, true), 4000), 1) << "nothing is refilled";
+
+  Fleet<double> fleet(balanced_plan(), problem, zeros(kNodes, kSize));
+  const auto before = all_mass(fleet).back();
+  const auto expect_all_mass = [&] { EXPECT_EQ(all_mass(fleet).back(), before + made(fleet)); };
+  fleet.mute(kTaker);
+  fleet.run(exponential(kNodes), 4000, 0.01);
+  expect_all_mass();
+  EXPECT_GT(made(fleet), MassLedger::Fixed{2 * kNodes} << 40) << "more than an edge may bring";
+  fleet.mute({});
+  fleet.run(exponential(kNodes), 10, 0.01);
+  expect_all_mass();
+  EXPECT_LT(distance(fleet.models(), problem.optima()), 0.5);
+  fleet.run(exponential(kNodes), 4000, 0.002);
+  expect_all_mass();
+  EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
+}
+
+// Where messages are lost now and then nobody has next to no weight.
+TEST(LossySgp, MakesNoWeightUnlessSomebodyOnlyTakes) {
+  const Quadratics problem(kNodes, kSize);
+  for (const double loss : {0.0, 0.1, 0.3}) {
+    Fleet<double> fleet(balanced_plan(), problem, zeros(kNodes, kSize), {.loss = loss});
+    fleet.run(exponential(kNodes), 8000, 0.002);
+    EXPECT_EQ(made(fleet), 0U) << loss;
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05) << loss;
+  }
+}
+
 TEST(LossySgp, KeepsTheShareOfWhoIsAbsent) {
   const Quadratics problem(kNodes, kSize);
   QuadraticTraining<double> training(problem, 0, 0);
-  LossySgp<double> node(kNodes, Row(kSize, 1));
+  LossySgp<double> node(kNodes, false, Row(kSize, 1));
   const Mesh mesh = exponential(kNodes);
   Links links = mesh.links(0);
   const std::vector<Node> absent{links.receivers[1].node};
@@ -291,6 +353,23 @@ TEST(MassLedger, KnowsWhoOnlyTakes) {
   ledger.open(1);
   ledger.pull(1, std::as_bytes(std::span(back)), {0, 2});
   EXPECT_FALSE(ledger.is_drained_by(1));
+}
+
+TEST(MassLedger, TakesNoMoreOfAnEdgeThanThereCanBe) {
+  MassLedger ledger(1, 2, true);
+  ledger.reset(std::span<const double>(std::vector<double>{3}));
+  const std::vector<MassLedger::Fixed> total = {MassLedger::Fixed{100} << 40,
+                                                MassLedger::Fixed{100} << 40};
+  const auto bytes = std::as_bytes(std::span(total));
+  ledger.open(1);
+  EXPECT_TRUE(ledger.is_plausible(1, bytes));
+  ledger.pull(1, bytes, {0, 1});
+  ledger.pull(1, bytes, {1, 2});
+  EXPECT_NEAR(ledger.weight(), 1 + 4, 1e-9);
+  std::vector<double> model(1);
+  ledger.read(std::span(model));
+  EXPECT_NEAR(model[0], (3.0 + 4 * 1) / 5, 1e-9);
+  EXPECT_NEAR(static_cast<double>(static_cast<std::int64_t>(ledger.made())) * 0x1p-40, -96, 1e-9);
 }
 
 TEST(MassLedger, HoldsNoMoreWeightThanThereCanBe) {

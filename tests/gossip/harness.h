@@ -264,6 +264,8 @@ class Fleet {
   }
   // From now on nothing comes to this node.
   void cut(std::optional<Node> node) { cut_ = node; }
+  // From now on nothing comes from this node.
+  void mute(std::optional<Node> node) { muted_ = node; }
 
   // One exchange on `mesh` after H local steps.
   void step(const Mesh& mesh, double rate, int steps = 1) {
@@ -325,7 +327,7 @@ class Fleet {
         const Message<T>& message =
             nodes_[sender.node]->message(mesh.receiver_index(sender.node, i));
         bytes_ += message.bytes();
-        const bool lost = rng_.uniform() < options_.loss || cut_ == i;
+        const bool lost = rng_.uniform() < options_.loss || cut_ == i || muted_ == sender.node;
         inboxes[i].push_back({sender.node, sender.weight, lost ? nullptr : &message});
       }
     }
@@ -355,6 +357,7 @@ class Fleet {
   std::vector<std::unique_ptr<QuadraticTraining<T>>> training_;
   Rng rng_{{.seed = 11, .purpose = Purpose::kNetwork}};
   std::optional<Node> cut_;
+  std::optional<Node> muted_;
   std::uint64_t exchange_ = 0;
   std::uint64_t bytes_ = 0;
   double losses_ = 0;

@@ -524,6 +524,7 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
         dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
     if (!is_async && peers_[i].process->copied_in == session->epoch()) return {};
     count(ledger->mass(), true);
+    sum.back() -= ledger->made();
     for (Member other = 0; other < roster->members.size(); ++other) {
       count(ledger->pushed(other), true);
       count(ledger->pulled(other), false);
