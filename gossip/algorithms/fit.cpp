@@ -375,7 +375,7 @@ Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& sett
   if (setting.robust.is_on()) plan.traits.whole_columns = true;
   if (options.name == "sgp") {
     plan.traits.per_receiver = setting.lossy;
-    plan.balanced = !first_without(*setting.topology, Sums::kDouble);
+    plan.balanced = setting.lossy && !first_without(*setting.topology, Sums::kDouble);
   }
   if (options.name == "detag") {
     STARLING_ASSIGN(const topologies::SpectralReport report,

@@ -22,8 +22,7 @@ double step_factor(bool balanced, double weight) {
 
 template <class T>
 LossySgp<T>::LossySgp(Node members, bool balanced, std::span<const T> model)
-    : balanced_(balanced),
-      ledger_(model.size(), members, balanced),
+    : ledger_(model.size(), members, balanced),
       z_(model.begin(), model.end()),
       update_(model.size()) {
   ledger_.reset(model);
@@ -35,7 +34,7 @@ Result<double> LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& 
   std::ranges::copy(z_, update_.begin());
   STARLING_ASSIGN(const double loss, training.steps(update_, phase.rate, phase.steps));
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
-  ledger_.add<T>(update_, step_factor(balanced_, ledger_.weight()));
+  ledger_.add<T>(update_, step_factor(ledger_.refills(), ledger_.weight()));
   ledger_.refill();
   push(links);
   return loss;
@@ -86,8 +85,7 @@ void LossySgp<T>::regroup(const Plan& plan, const Links& links, const LocalPhase
   if (trained != nullptr) {
     for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update_[i];
   }
-  balanced_ = plan.balanced;
-  ledger_ = MassLedger(z_.size(), plan.nodes, balanced_);
+  ledger_ = MassLedger(z_.size(), plan.nodes, plan.balanced);
   ledger_.reset<T>(z_);
   if (trained != nullptr) push(links);
 }

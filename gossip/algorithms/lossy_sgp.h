@@ -2,11 +2,11 @@
 // Stochastic gradient push (sgp.h) where messages get lost: x and w live in a MassLedger, so that
 // no mass is lost with a message, only late. Every receiver gets its edge's own total. The share of
 // a receiver that is absent stays here: on its edge, mass would add up and never come back.
-// Deviations: x <- x + min(1, 8 w) u. Where nothing came for long w is small, and z would run away
-// by u / w a step. Where all matrices are doubly stochastic (`balanced`) a weight far from 1 is
-// never the graph's doing: there x <- x + clamp(1, w / 2, 2 w) u, and who has next to no weight
-// left makes it 1 again, as somebody takes and never gives. Bytes a message: 8 (d + 1), twice those
-// of sgp.
+// Deviations: x <- x + min(1, 8 w) u. A node that received nothing for long has a small w, and z
+// would move by u / w a step. If all mixing matrices are doubly stochastic (`balanced`), the graph
+// itself keeps every weight at 1. Then x <- x + clamp(1, w / 2, 2 w) u, and a node whose weight is
+// nearly gone sets it back to 1, since another node receives mass and sends none. Bytes a message:
+// 8 (d + 1), twice those of sgp.
 #pragma once
 
 #include <optional>
@@ -52,7 +52,6 @@ class LossySgp final : public Algorithm<T> {
  private:
   void push(const Links& links);
 
-  bool balanced_;
   MassLedger ledger_;
   Vector<T> z_;
   Vector<T> update_;                  // of the last local steps

@@ -77,7 +77,7 @@ struct Plan {
   AlgorithmTraits traits;
   Node nodes = 0;
   bool lossy = false;
-  bool balanced = false;  // sgp: all matrices of the topology are doubly stochastic
+  bool balanced = false;  // sgp, lossy: all matrices are doubly stochastic
   double slem = 0;        // of the topology, where the algorithm wants it (detag), else 0
   std::uint64_t seed = 1;
   std::vector<std::uint8_t> active = {};  // ad-psgd: which side of the bipartition asks

@@ -127,7 +127,7 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   }
 }
 
-// Weight.
+// The weight that came from there since the last push.
 MassLedger::Fixed MassLedger::pulled_since_push(Node from) const {
   const auto edge = pulled_.find(from);
   const auto passed_on = passed_on_.find(from);

@@ -47,9 +47,9 @@ class MassLedger {
   // Of an edge's total: the weight.
   static double weight_of(std::span<const std::byte> total);
 
-  // w = 1 and x = 0. `members` begin with a weight of 1 each. `refills`: they refill(), so an edge
-  // that carried nothing for long may hold more than most_weight(): of what is new there, no more
-  // than that is taken between two pushes.
+  // w = 1 and x = 0. `members` begin with a weight of 1 each. `refills`: they call refill(), so an
+  // edge that carried nothing for long may hold more than most_weight(). Of what is new on an edge,
+  // at most that is taken between two pushes.
   explicit MassLedger(std::size_t size, Node members = kMembersMax, bool refills = false)
       : mass_(size + 1), members_(members), refills_(refills) {
     mass_.back() = kOne;
@@ -63,8 +63,8 @@ class MassLedger {
   // model stays: else others would take this node's pushes for lies.
   template <class T>
   void add(std::span<const T> update, double factor);
-  // Where next to no weight is left (2^-9): makes it 1 again, and z stays. Who takes and never
-  // gives would have all weight in the end, and the others could not mix with each other.
+  // Sets a weight below 2^-9 back to 1; z stays. A node that receives mass and sends none would get
+  // all of it in the end, and the others could not mix with each other.
   void refill();
   // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
   // back.
@@ -101,6 +101,7 @@ class MassLedger {
   template <class T>
   void read(std::span<T> z) const;
 
+  bool refills() const { return refills_; }
   std::size_t size() const { return mass_.size() - 1; }
   double weight() const { return value(mass_.back()); }
   // For invariants: the weight that refill() made, less what was too much: on an edge, or here.

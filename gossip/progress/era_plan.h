@@ -37,8 +37,8 @@ class EraPlan {
   // Whether who tells this era shares its state with this member.
   bool is_shared(std::uint32_t era) const { return era == current_ && era != kAlone; }
 
-  // At the beginning of this exchange: whether the shared state starts again in it. Who comes too
-  // late for a planned one begins by itself, and asks all for another.
+  // At the beginning of this exchange: whether the shared state starts again in it. A peer
+  // that missed a planned start begins by itself, and asks all others for a new one.
   bool begin(protocol::Exchange exchange);
   // One that all can have heard of, who are at `exchange` as this member is. `asker`: for whom.
   std::optional<TooOften> plan(protocol::Exchange exchange,

@@ -174,8 +174,8 @@ MassLedger::Fixed made(Fleet<double>& fleet) {
   return sum;
 }
 
-// Node 3 takes all that it is sent, and nothing comes from it. Where edges go one way, who pushes
-// to it cannot know. The others mix on; all that waited on its edges comes at once in the end.
+// Node 3 receives mass, and nothing comes from it. Nodes that push to it along one-way edges cannot
+// know that. The others still mix; in the end all that its edges held arrives at once.
 TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
   constexpr Node kTaker = 3;
   const Quadratics problem(kNodes, kSize);
@@ -211,7 +211,7 @@ TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
   EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
 }
 
-// Where messages are lost now and then nobody has next to no weight.
+// Losing up to 30 % of the messages takes no node's weight below the limit of refill().
 TEST(LossySgp, MakesNoWeightUnlessSomebodyOnlyTakes) {
   const Quadratics problem(kNodes, kSize);
   for (const double loss : {0.0, 0.1, 0.3}) {
