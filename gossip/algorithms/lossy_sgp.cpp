@@ -10,12 +10,14 @@ namespace starling::gossip {
 namespace {
 
 constexpr double kMostStretch = 8;  // of a local step, in z
-constexpr double kMostStretchBalanced = 2;
 
-// What the local steps count with in x.
-double step_factor(bool balanced, double weight) {
-  if (!balanced) return std::min(1.0, kMostStretch * weight);
-  return std::clamp(1.0, weight / kMostStretchBalanced, weight * kMostStretchBalanced);
+// What the local steps count with in x; in z, that by w. With 1 the data of all nodes count alike,
+// also where members are absent and the others' weights differ. So it is 1 while w is not far from
+// 1. Further away somebody takes or brings weight, and the steps in z have their own length.
+double step_factor(bool balanced, double w) {
+  if (!balanced) return std::min(1.0, kMostStretch * w);
+  if (w < 0.25) return std::max(w, 16 * w * w);
+  return w > 2 ? std::min(w, w * w / 4) : 1;
 }
 
 }  // namespace
@@ -34,8 +36,8 @@ Result<double> LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& 
   std::ranges::copy(z_, update_.begin());
   STARLING_ASSIGN(const double loss, training.steps(update_, phase.rate, phase.steps));
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
-  ledger_.add<T>(update_, step_factor(ledger_.refills(), ledger_.weight()));
-  ledger_.refill();
+  ledger_.settle();
+  ledger_.add<T>(update_, step_factor(ledger_.balanced(), ledger_.weight()));
   push(links);
   return loss;
 }

@@ -4,9 +4,9 @@
 // a receiver that is absent stays here: on its edge, mass would add up and never come back.
 // Deviations: x <- x + min(1, 8 w) u. A node that received nothing for long has a small w, and z
 // would move by u / w a step. If all mixing matrices are doubly stochastic (`balanced`), the graph
-// itself keeps every weight at 1. Then x <- x + clamp(1, w / 2, 2 w) u, and a node whose weight is
-// nearly gone sets it back to 1, since another node receives mass and sends none. Bytes a message:
-// 8 (d + 1), twice those of sgp.
+// keeps every weight at 1, and the ledger brings it back there slowly. Then x <- x + f(w) u, with 1
+// from w = 1/4 to 2, w below 1/16 and above 4, and the squares 16 w^2 and w^2 / 4 between. Bytes a
+// message: 8 (d + 1), twice those of sgp.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,8 @@ namespace {
 constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap around
 constexpr double kLittleWeight = 0x1p-6;
 constexpr double kTakenMost = 0.5;
-constexpr double kNextToNoWeight = 0x1p-9;
+constexpr double kReturn = 0x1p-10;   // of the way to 1, at each settle()
+constexpr double kRounded = 0x1p-20;  // a difference from 1 that shares leave by their rounding
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
@@ -33,12 +34,6 @@ void MassLedger::reset(std::span<const T> model) {
 template <class T>
 void MassLedger::add(std::span<const T> update, double factor) {
   STARLING_CHECK(update.size() == size());
-  const double excess = weight() / most_weight(members_);
-  if (excess > 1) {
-    const Fixed before = mass_.back();
-    for (Fixed& x : mass_) x = fixed(value(x) / excess);
-    made_ -= before - mass_.back();
-  }
   for (std::size_t i = 0; i < update.size(); ++i) {
     const double change = factor * static_cast<double>(update[i]);
     if (!(std::abs(value(mass_[i]) + change) < kLargest)) {
@@ -49,19 +44,34 @@ void MassLedger::add(std::span<const T> update, double factor) {
   }
 }
 
-void MassLedger::refill() {
-  const double left = weight();
-  if (!refills_ || !(left < kNextToNoWeight) || !(left > 0)) return;
-  made_ += kOne - mass_.back();
-  for (Fixed& x : mass_) {
-    const double whole = value(x) / left;
-    if (!(std::abs(whole) < kLargest)) {
-      overflowed_ = true;
-      break;
-    }
-    x = fixed(whole);
+void MassLedger::settle() {
+  double settled = std::min(weight(), most_weight(members_));
+  const bool returns = balanced_ && std::abs(1 - settled) > kRounded && heard_somebody();
+  if (returns) settled += kReturn * (1 - settled);
+  if (settled != weight()) scale(settled);
+  for (const auto& [from, pulled] : pulled_) {
+    if (!pulled.empty()) passed_on_[from] = pulled.back();
   }
-  mass_.back() = kOne;
+}
+
+bool MassLedger::heard_somebody() const {
+  return std::ranges::any_of(
+      pulled_, [this](const auto& edge) { return pulled_since_push(edge.first) != 0; });
+}
+
+// To this weight; z stays.
+void MassLedger::scale(double to) {
+  const double factor = to / weight();
+  const Fixed before = mass_.back();
+  for (Fixed& x : mass_) {
+    const double scaled = factor * value(x);
+    if (!(std::abs(scaled) < kLargest)) {
+      overflowed_ = true;
+      return;
+    }
+    x = fixed(scaled);
+  }
+  made_ += mass_.back() - before;
 }
 
 double MassLedger::taken(Node other) const {
@@ -72,7 +82,7 @@ double MassLedger::taken(Node other) const {
 }
 
 bool MassLedger::is_drained_by(Node other) const {
-  return weight() < kLittleWeight && taken(other) > kTakenMost;
+  return weight() < kLittleWeight && taken(other) > kTakenMost + std::max(0.0, value(made_));
 }
 
 double MassLedger::share(const Links& links, const topologies::Weight& receiver) {
@@ -85,9 +95,6 @@ std::span<const std::byte> MassLedger::push(Node to, double fraction) {
   Totals& total = pushed_[to];
   total.resize(mass_.size());
   if (weight() < kLeastWeight) fraction = 0;
-  for (const auto& [from, pulled] : pulled_) {
-    if (!pulled.empty()) passed_on_[from] = pulled.back();
-  }
   for (std::size_t i = 0; i < mass_.size(); ++i) {
     const Fixed share = fixed(fraction * value(mass_[i]));
     mass_[i] -= share;
@@ -110,11 +117,12 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   const auto edge = pulled_.find(from);
   STARLING_CHECK(edge != pulled_.end());
   double part = 1;  // that is taken; the weight is pulled last
-  if (refills_) {
-    const double since = value(pulled_since_push(from));
-    const double come = weight_of(total) - value(edge->second.back());
-    const double room = std::max(0.0, most_weight(members_) - since);
-    if (come > room) part = room / come;
+  if (balanced_) {
+    Fixed weight = 0;
+    std::memcpy(&weight, total.last(sizeof weight).data(), sizeof weight);
+    const double come = value(weight - edge->second.back());
+    const double room = most_weight(members_) - value(pulled_since_push(from));
+    if (come > room) part = std::max(0.0, room) / come;
   }
   for (std::size_t i = elements.begin; i < elements.end; ++i) {
     Fixed now = 0;
@@ -154,7 +162,7 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
   }
   const Fixed weight = change;  // the last
   if (!within || weight >= kBound || (weight == 0 && changes)) return false;
-  return refills_ || value(pulled_since_push(from) + weight) <= most_weight(members_);
+  return balanced_ || value(pulled_since_push(from) + weight) <= most_weight(members_);
 }
 
 void MassLedger::forget(Node other) {

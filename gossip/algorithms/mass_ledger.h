@@ -31,9 +31,9 @@ class MassLedger {
   // The most weight that an honest one of `members` holds, pushes onto one edge, and gets from one
   // other member between two pushes of its own. Pushing and pulling keep the sum over all members
   // and edges, n as all begin with 1, and what a node has not pushed on yet is not counted twice in
-  // it. Only a restart with another's model changes the sum: the node's weight becomes 1 again,
-  // whatever it was, which makes 1 at most. Twice n leaves room for n such restarts of nodes that
-  // held nothing.
+  // it. A restart with another's model changes the sum: the node's weight becomes 1 again, whatever
+  // it was, which makes 1 at most. Twice n leaves room for n such restarts of nodes that held
+  // nothing. Balanced ledgers make more on the way back to 1, for as long as somebody takes it.
   static constexpr double most_weight(Node members) { return 2.0 * members; }
   static bool can_weigh(double weight, Node members) {
     return weight > 0 && weight <= most_weight(members);
@@ -47,11 +47,12 @@ class MassLedger {
   // Of an edge's total: the weight.
   static double weight_of(std::span<const std::byte> total);
 
-  // w = 1 and x = 0. `members` begin with a weight of 1 each. `refills`: they call refill(), so an
-  // edge that carried nothing for long may hold more than most_weight(). Of what is new on an edge,
-  // at most that is taken between two pushes.
-  explicit MassLedger(std::size_t size, Node members = kMembersMax, bool refills = false)
-      : mass_(size + 1), members_(members), refills_(refills) {
+  // w = 1 and x = 0. `members` begin with a weight of 1 each. `balanced`: all mixing matrices are
+  // doubly stochastic, so that the graph itself keeps every weight at 1; see settle(). An edge that
+  // carried nothing for long may then hold more than most_weight(), and at most that is taken of it
+  // between two pushes.
+  explicit MassLedger(std::size_t size, Node members = kMembersMax, bool balanced = false)
+      : mass_(size + 1), members_(members), balanced_(balanced) {
     mass_.back() = kOne;
   }
 
@@ -59,15 +60,18 @@ class MassLedger {
   template <class T>
   void reset(std::span<const T> model);
   // x += factor * update. What leaves +-2^20 cannot be held: the model is not a number from then
-  // on. A weight that cannot be, since others lied of theirs, becomes the most that can be, and the
-  // model stays: else others would take this node's pushes for lies.
+  // on.
   template <class T>
   void add(std::span<const T> update, double factor);
-  // Sets a weight below 2^-9 back to 1; z stays. A node that receives mass and sends none would get
-  // all of it in the end, and the others could not mix with each other.
-  void refill();
+  // Before the pushes of an exchange; z stays. A weight that cannot be, since others lied of
+  // theirs, becomes the most that can be: else others would take this node's pushes for lies. In a
+  // balanced ledger w <- w + (1 - w) / 1024, if weight came since the pushes before: where w is not
+  // 1, a member is absent, or slow in push-sum, or takes weight and gives none. The last would end
+  // with all of it, along one-way edges unnoticed, and the others could not mix with each other.
+  // Who hears nobody is left to lose its weight, and its model with it.
+  void settle();
   // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
-  // back.
+  // back, beside what settle() made.
   bool is_drained_by(Node other) const;
   // The part of the mass that this receiver gets: its weight, or nothing where it has drained this
   // node and could give back, having an edge to here. A node that only takes would have all weight
@@ -83,7 +87,7 @@ class MassLedger {
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
   // Whether an honest other end can have pushed so much: no less weight than before, not more than
-  // most_weight() since the last push here (unless it refills), nothing without weight, and no
+  // most_weight() since the last push here (unless balanced), nothing without weight, and no
   // element that would come to 2^19, beyond which the next local steps might leave what can be
   // held. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
@@ -101,10 +105,10 @@ class MassLedger {
   template <class T>
   void read(std::span<T> z) const;
 
-  bool refills() const { return refills_; }
+  bool balanced() const { return balanced_; }
   std::size_t size() const { return mass_.size() - 1; }
   double weight() const { return value(mass_.back()); }
-  // For invariants: the weight that refill() made, less what was too much: on an edge, or here.
+  // The weight that settle() made, less what it and pull() took away (two's complement).
   Fixed made() const { return made_; }
   // The mass here, and all that was ever pushed to or pulled from a node ([d + 1]).
   std::span<const Fixed> mass() const { return mass_; }
@@ -117,15 +121,17 @@ class MassLedger {
   static constexpr Node kMembersMax = 1 << 16;
   double taken(Node other) const;
   Fixed pulled_since_push(Node from) const;
+  bool heard_somebody() const;
+  void scale(double weight);
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 
   Totals mass_;  // x, then w
   Node members_;
-  bool refills_;
+  bool balanced_;
   Fixed made_ = 0;
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
-  std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last push
+  std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last settle()
   std::unordered_map<Node, double> taken_;     // weight, before the edge was forgotten last
   std::optional<Node> drained_by_;
   bool overflowed_ = false;

@@ -9,13 +9,14 @@ namespace starling::gossip {
 template <class T>
 PushSum<T>::PushSum(bool lossy, Node members, std::span<const T> model)
     : members_(members), z_(model.begin(), model.end()) {
-  if (lossy) ledger_.emplace(model.size(), members).reset(model);
+  if (lossy) ledger_.emplace(model.size(), members, true).reset(model);
 }
 
 template <class T>
 std::vector<AsyncSend<T>> PushSum<T>::trained(std::span<const T> update, const Links& links, Rng&) {
   STARLING_CHECK(update.size() == z_.size());
   if (ledger_) {
+    ledger_->settle();
     ledger_->add(update, ledger_->weight());
     ledger_->read<T>(z_);
   } else {

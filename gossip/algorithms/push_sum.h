@@ -20,6 +20,7 @@ namespace starling::gossip {
 template <class T>
 class PushSum final : public AsyncAlgorithm<T> {
  public:
+  // `lossy`: all mixing matrices are doubly stochastic, as check_fit() sees to.
   PushSum(bool lossy, Node members, std::span<const T> model);
 
   std::span<const T> model() const override { return z_; }

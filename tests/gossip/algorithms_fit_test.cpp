@@ -202,6 +202,19 @@ TEST(PlanAlgorithm, HoldsWhatFollowsFromTheTopology) {
       plan_algorithm({.name = "sgp"}, {.topology = ring.get()}, 16, 1).value().traits.per_receiver);
 }
 
+TEST(PlanAlgorithm, KnowsWhereTheGraphKeepsEveryWeightAtOne) {
+  const auto is_balanced = [](const std::string& spec, const std::string& mixing, bool lossy) {
+    const auto made = topology(spec, 8, mixing);
+    const Setting setting = {.topology = made.get(), .lossy = lossy};
+    return plan_algorithm({.name = "sgp"}, setting, 8, 1).value().balanced;
+  };
+  EXPECT_TRUE(is_balanced("exponential", "own", true));
+  EXPECT_TRUE(is_balanced("one-peer-exponential", "own", true));
+  EXPECT_TRUE(is_balanced("star", "metropolis", true));
+  EXPECT_FALSE(is_balanced("star", "push", true));
+  EXPECT_FALSE(is_balanced("exponential", "own", false)) << "no ledger is kept";
+}
+
 TEST(PlanAlgorithm, EveryNameHasTraitsAndAnObject) {
   for (const std::string_view name : kAlgorithms) {
     const AlgorithmOptions options = {.name = std::string(name)};

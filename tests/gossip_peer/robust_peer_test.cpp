@@ -181,6 +181,30 @@ TEST(RobustPeers, WhoTakesAllWeightIsNamedAndStopsNobody) {
   }
 }
 
+// Where most edges go one way, whoever gives to it cannot know what it gives to others.
+TEST(RobustPeers, WhoTakesAllWeightAlongOneWayEdgesStopsNobody) {
+  for (const std::string algorithm : {"sgp", "push-sum"}) {
+    SCOPED_TRACE(algorithm);
+    PeerWorld world(testing::small_network_of_steps(3000, "exponential", 8, algorithm), 5);
+    world.on_transfer = [&](std::size_t from, std::size_t, const protocol::VectorTransfer&,
+                            SharedBytes& data) {
+      if (from == 4 && !data.empty()) data = SharedBytes::own(Bytes(data.size()));
+    };
+    world.begin();
+    world.run_to_end();
+    EXPECT_TRUE(world.invariants().expect_all_mass());
+    float furthest = 0;
+    const auto first = *world.training(0).model();
+    for (const std::size_t i : {1, 2, 3, 5, 6, 7}) {
+      const auto own = *world.training(i).model();
+      for (std::size_t k = 0; k < own.size(); ++k) {
+        furthest = std::max(furthest, std::abs(own[k] - first[k]));
+      }
+    }
+    EXPECT_LT(furthest, 0.3F);
+  }
+}
+
 TEST(RepeatedFaults, BeginAgainOnceTheyHaveEnded) {
   RepeatedFault fault("message", "were left out", {"cam-0", "cam-1"});
   EXPECT_FALSE(fault.ended(1, 1)) << "it never began";
