@@ -19,7 +19,7 @@ LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
 # The first failure ends a bug's turn. First the programs that test the folder of the bug's file, where
 # that is not the one below.
 OF_FOLDER = {"gossip/collective": ["gossip_collective_test", "gossip_collective_faults_test"],
-             "gossip/algorithms": ["gossip_robust_test"], "core/identity": ["identity_test"]}
+             "gossip/algorithms": ["gossip_algorithms_test", "gossip_robust_test"], "core/identity": ["identity_test"]}
 # Of whole peers: the machines and their rules, networks, networks from seeds, and last all others.
 OF_PEERS = "gossip_peer_test"
 MACHINES = ("PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:ProtocolState*:NeighbourProtocol*:"
@@ -158,7 +158,7 @@ def main():
     copy.mkdir(parents=True, exist_ok=True)
     copy_with_bugs(copy, bugs)
     log = work / "build.log"
-    if run(["cmake", "--preset", "release", "-DSTARLING_TEST_SET=unit"], copy, log) != 0:
+    if run(["cmake", "--preset", "release", "-DSTARLING_TEST_SET=all"], copy, log) != 0:
         sys.exit(f"error: the copy cannot be configured: see {log}")
     if run(["cmake", "--build", "build/release", "--parallel", str(arguments.jobs), "--target",
             OF_PEERS, *sum(OF_FOLDER.values(), [])], copy, log) != 0:

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap around
 constexpr double kLittleWeight = 0x1p-6;
-constexpr double kTakenMost = 0.5;
+constexpr std::uint32_t kDrainedAfter = 8;
+constexpr double kTakenMost = 0.75;
 constexpr double kReturn = 0x1p-10;   // of the way to 1, at each settle()
 constexpr double kRounded = 0x1p-20;  // a difference from 1 that shares leave by their rounding
 
@@ -46,7 +47,9 @@ void MassLedger::add(std::span<const T> update, double factor) {
 
 void MassLedger::settle() {
   double settled = std::min(weight(), most_weight(members_));
-  const bool returns = balanced_ && std::abs(1 - settled) > kRounded && heard_somebody();
+  const bool heard = heard_somebody();
+  if (heard) little_for_ = weight() < kLittleWeight ? little_for_ + 1 : 0;
+  const bool returns = balanced_ && heard && std::abs(1 - settled) > kRounded;
   if (returns) settled += kReturn * (1 - settled);
   if (settled != weight()) scale(settled);
   for (const auto& [from, pulled] : pulled_) {
@@ -82,7 +85,7 @@ double MassLedger::taken(Node other) const {
 }
 
 bool MassLedger::is_drained_by(Node other) const {
-  return weight() < kLittleWeight && taken(other) > kTakenMost + std::max(0.0, value(made_));
+  return little_for_ >= kDrainedAfter && taken(other) > kTakenMost + std::max(0.0, value(made_));
 }
 
 double MassLedger::share(const Links& links, const topologies::Weight& receiver) {
@@ -180,6 +183,7 @@ void MassLedger::archive(Archive& state) {
   state.elements(std::span(mass_));
   state(overflowed_);
   state(made_);
+  state(little_for_);
   for (auto* totals : {&pushed_, &pulled_}) {
     state.map(*totals, [&](Totals& total) {
       state.vector(total);

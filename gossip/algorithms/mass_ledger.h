@@ -70,8 +70,9 @@ class MassLedger {
   // with all of it, along one-way edges unnoticed, and the others could not mix with each other.
   // Who hears nobody is left to lose its weight, and its model with it.
   void settle();
-  // Whether little weight is left (2^-6), and this node took more than 1/2 that it did not give
-  // back, beside what settle() made.
+  // Whether little weight was left (2^-6) at the last 8 calls of settle() before which somebody was
+  // heard, and this node took more than 3/4 that it did not give back, beside what settle() made.
+  // Who pushes several times before it hears anybody has little left for a moment.
   bool is_drained_by(Node other) const;
   // The part of the mass that this receiver gets: its weight, or nothing where it has drained this
   // node and could give back, having an edge to here. A node that only takes would have all weight
@@ -129,6 +130,7 @@ class MassLedger {
   Node members_;
   bool balanced_;
   Fixed made_ = 0;
+  std::uint32_t little_for_ = 0;  // calls of settle(), as is_drained_by() counts them
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Totals> pulled_;
   std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last settle()

@@ -11,6 +11,7 @@
 #include "gossip/algorithms/mass_ledger.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_world.h"
+#include "tests/gossip_peer/world_invariants.h"
 
 namespace starling::gossip {
 namespace {

@@ -13,6 +13,7 @@
 #include "gossip/peer/repeated_fault.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_world.h"
+#include "tests/gossip_peer/world_invariants.h"
 
 namespace starling::gossip {
 namespace {
