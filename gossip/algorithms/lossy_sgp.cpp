@@ -12,12 +12,11 @@ namespace {
 constexpr double kMostStretch = 8;  // of a local step, in z
 
 // What the local steps count with in x; in z, that by w. With 1 the data of all nodes count alike,
-// also where members are absent and the others' weights differ. So it is 1 while w is not far from
-// 1. Further away somebody takes or brings weight, and the steps in z have their own length.
+// also where members are absent and the others' weights differ. With w the steps in z have their
+// own length, which they need where somebody takes all weight.
 double step_factor(bool balanced, double w) {
-  if (!balanced) return std::min(1.0, kMostStretch * w);
-  if (w < 0.25) return std::max(w, 16 * w * w);
-  return w > 2 ? std::min(w, w * w / 4) : 1;
+  if (!balanced || w >= 1 / kMostStretch) return std::min(1.0, kMostStretch * w);
+  return std::max(w, kMostStretch * kMostStretch * w * w);
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 // no mass is lost with a message, only late. Every receiver gets its edge's own total. The share of
 // a receiver that is absent stays here: on its edge, mass would add up and never come back.
 // Deviations: x <- x + min(1, 8 w) u. A node that received nothing for long has a small w, and z
-// would move by u / w a step. If all mixing matrices are doubly stochastic (`balanced`), the graph
-// keeps every weight at 1, and the ledger brings it back there slowly. Then x <- x + f(w) u, with 1
-// from w = 1/4 to 2, w below 1/16 and above 4, and the squares 16 w^2 and w^2 / 4 between. Bytes a
-// message: 8 (d + 1), twice those of sgp.
+// would move by u / w a step. If all mixing matrices are doubly stochastic (`balanced`), the ledger
+// keeps a little weight where somebody takes it all, and below w = 1/8 it is max(w, 64 w^2)
+// instead, so that steps in z are no longer than u there. Bytes a message: 8 (d + 1), twice those
+// of sgp.
 #pragma once
 
 #include <optional>

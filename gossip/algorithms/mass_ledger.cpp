@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -15,8 +16,8 @@ constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap
 constexpr double kLittleWeight = 0x1p-6;
 constexpr std::uint32_t kDrainedAfter = 8;
 constexpr double kTakenMost = 0.75;
-constexpr double kReturn = 0x1p-10;   // of the way to 1, at each settle()
-constexpr double kRounded = 0x1p-20;  // a difference from 1 that shares leave by their rounding
+constexpr double kGrowsBelow = 0x1p-7;  // less than kLittleWeight, so that who takes it is noticed
+constexpr double kGrowth = 0x1p-10;
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
@@ -46,20 +47,21 @@ void MassLedger::add(std::span<const T> update, double factor) {
 }
 
 void MassLedger::settle() {
+  Fixed sum = 0;
+  for (auto& [from, incoming] : pulled_) sum += std::exchange(incoming.came, 0);
+  const double came = value(sum);
+  if (came > 0) little_for_ = weight() < kLittleWeight ? little_for_ + 1 : 0;
   double settled = std::min(weight(), most_weight(members_));
-  const bool heard = heard_somebody();
-  if (heard) little_for_ = weight() < kLittleWeight ? little_for_ + 1 : 0;
-  const bool returns = balanced_ && heard && std::abs(1 - settled) > kRounded;
-  if (returns) settled += kReturn * (1 - settled);
-  if (settled != weight()) scale(settled);
-  for (const auto& [from, pulled] : pulled_) {
-    if (!pulled.empty()) passed_on_[from] = pulled.back();
+  if (balanced_ && settled < kGrowsBelow) {
+    const double growth = std::min(kGrowth, came);
+    settled += growth;
+    grown_ += growth;
+  } else if (settled > 1) {
+    const double given_up = std::min(grown_, settled - 1);
+    settled -= given_up;
+    grown_ -= given_up;
   }
-}
-
-bool MassLedger::heard_somebody() const {
-  return std::ranges::any_of(
-      pulled_, [this](const auto& edge) { return pulled_since_push(edge.first) != 0; });
+  if (settled != weight()) scale(settled);
 }
 
 // To this weight; z stays.
@@ -78,14 +80,16 @@ void MassLedger::scale(double to) {
 }
 
 double MassLedger::taken(Node other) const {
-  const auto last = [](std::span<const Fixed> total) { return total.empty() ? 0 : total.back(); };
+  Fixed sum = pushed(other).empty() ? 0 : pushed(other).back();
+  if (const auto edge = pulled_.find(other); edge != pulled_.end() && !edge->second.total.empty()) {
+    sum -= edge->second.total.back() - edge->second.cut;
+  }
   const auto before = taken_.find(other);
-  return value(last(pushed(other)) - last(pulled(other))) +
-         (before == taken_.end() ? 0 : before->second);
+  return value(sum) + (before == taken_.end() ? 0 : before->second);
 }
 
 bool MassLedger::is_drained_by(Node other) const {
-  return little_for_ >= kDrainedAfter && taken(other) > kTakenMost + std::max(0.0, value(made_));
+  return little_for_ >= kDrainedAfter && taken(other) > kTakenMost;
 }
 
 double MassLedger::share(const Links& links, const topologies::Weight& receiver) {
@@ -113,44 +117,45 @@ double MassLedger::weight_of(std::span<const std::byte> total) {
   return value(weight);
 }
 
-void MassLedger::open(Node from) { pulled_[from].resize(mass_.size()); }
+void MassLedger::open(Node from) { pulled_[from].total.resize(mass_.size()); }
 
 void MassLedger::pull(Node from, std::span<const std::byte> total, Columns elements) {
   STARLING_CHECK(total.size() == mass_.size() * sizeof(Fixed));
   const auto edge = pulled_.find(from);
   STARLING_CHECK(edge != pulled_.end());
+  Incoming& incoming = edge->second;
   double part = 1;  // that is taken; the weight is pulled last
   if (balanced_) {
     Fixed weight = 0;
     std::memcpy(&weight, total.last(sizeof weight).data(), sizeof weight);
-    const double come = value(weight - edge->second.back());
-    const double room = most_weight(members_) - value(pulled_since_push(from));
-    if (come > room) part = std::max(0.0, room) / come;
+    const double come = value(weight - incoming.total.back());
+    const double room = std::max(0.0, most_weight(members_) - value(incoming.came));
+    if (come > room) part = room / come;
   }
   for (std::size_t i = elements.begin; i < elements.end; ++i) {
     Fixed now = 0;
     std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
-    const Fixed come = now - edge->second[i];
+    const Fixed come = now - incoming.total[i];
     const Fixed taken = part < 1 ? fixed(part * value(come)) : come;
     mass_[i] += taken;
-    edge->second[i] = now;
-    if (i == size()) made_ -= come - taken;
+    incoming.total[i] = now;
+    if (i < size()) continue;
+    incoming.came += taken;
+    incoming.cut += come - taken;
+    made_ -= come - taken;
   }
 }
 
-// The weight that came from there since the last push.
-MassLedger::Fixed MassLedger::pulled_since_push(Node from) const {
+MassLedger::Fixed MassLedger::came_since_push(Node from) const {
   const auto edge = pulled_.find(from);
-  const auto passed_on = passed_on_.find(from);
-  return (edge == pulled_.end() || edge->second.empty() ? 0 : edge->second.back()) -
-         (passed_on == passed_on_.end() ? 0 : passed_on->second);
+  return edge == pulled_.end() ? 0 : edge->second.came;
 }
 
 bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const {
   if (total.size() != mass_.size() * sizeof(Fixed)) return false;
   const auto edge = pulled_.find(from);
   const Fixed* const before =
-      edge == pulled_.end() || edge->second.empty() ? nullptr : edge->second.data();
+      edge == pulled_.end() || edge->second.total.empty() ? nullptr : edge->second.total.data();
   constexpr Fixed kBound = static_cast<Fixed>(kLargest) * kOne;
   constexpr Fixed kHeld = kBound / 2;
   bool within = true;
@@ -165,32 +170,38 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
   }
   const Fixed weight = change;  // the last
   if (!within || weight >= kBound || (weight == 0 && changes)) return false;
-  return balanced_ || value(pulled_since_push(from) + weight) <= most_weight(members_);
+  return balanced_ || value(came_since_push(from) + weight) <= most_weight(members_);
 }
 
 void MassLedger::forget(Node other) {
   taken_[other] = std::max(0.0, taken(other));
-  for (auto* totals : {&pushed_, &pulled_}) {
-    const auto edge = totals->find(other);
-    const bool is_zero = edge == totals->end() || edge->second.empty() || edge->second.back() == 0;
-    if (is_zero) continue;  // without weight there is nothing else
-    for (Fixed& x : edge->second) x = 0;
+  const auto forget_total = [](Totals& total) {
+    if (total.empty() || total.back() == 0) return;  // without weight there is nothing else
+    for (Fixed& x : total) x = 0;
+  };
+  if (const auto edge = pushed_.find(other); edge != pushed_.end()) forget_total(edge->second);
+  if (const auto edge = pulled_.find(other); edge != pulled_.end()) {
+    forget_total(edge->second.total);
+    edge->second.cut = 0;
   }
-  passed_on_.erase(other);
 }
 
 void MassLedger::archive(Archive& state) {
+  const auto archive_total = [&](Totals& total) {
+    state.vector(total);
+    state.expect(total.empty() || total.size() == mass_.size());
+  };
   state.elements(std::span(mass_));
   state(overflowed_);
   state(made_);
+  state(grown_);
   state(little_for_);
-  for (auto* totals : {&pushed_, &pulled_}) {
-    state.map(*totals, [&](Totals& total) {
-      state.vector(total);
-      state.expect(total.empty() || total.size() == mass_.size());
-    });
-  }
-  state.map(passed_on_, [&](Fixed& weight) { state(weight); });
+  state.map(pushed_, archive_total);
+  state.map(pulled_, [&](Incoming& incoming) {
+    archive_total(incoming.total);
+    state(incoming.came);
+    state(incoming.cut);
+  });
 }
 
 template <class T>
@@ -206,7 +217,7 @@ std::span<const MassLedger::Fixed> MassLedger::pushed(Node to) const {
 
 std::span<const MassLedger::Fixed> MassLedger::pulled(Node from) const {
   const auto edge = pulled_.find(from);
-  return edge == pulled_.end() ? std::span<const Fixed>() : edge->second;
+  return edge == pulled_.end() ? std::span<const Fixed>() : edge->second.total;
 }
 
 template <class T>

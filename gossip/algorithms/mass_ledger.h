@@ -33,7 +33,7 @@ class MassLedger {
   // and edges, n as all begin with 1, and what a node has not pushed on yet is not counted twice in
   // it. A restart with another's model changes the sum: the node's weight becomes 1 again, whatever
   // it was, which makes 1 at most. Twice n leaves room for n such restarts of nodes that held
-  // nothing. Balanced ledgers make more on the way back to 1, for as long as somebody takes it.
+  // nothing.
   static constexpr double most_weight(Node members) { return 2.0 * members; }
   static bool can_weigh(double weight, Node members) {
     return weight > 0 && weight <= most_weight(members);
@@ -48,7 +48,7 @@ class MassLedger {
   static double weight_of(std::span<const std::byte> total);
 
   // w = 1 and x = 0. `members` begin with a weight of 1 each. `balanced`: all mixing matrices are
-  // doubly stochastic, so that the graph itself keeps every weight at 1; see settle(). An edge that
+  // doubly stochastic, so little weight is never the graph's doing; see settle(). An edge that
   // carried nothing for long may then hold more than most_weight(), and at most that is taken of it
   // between two pushes.
   explicit MassLedger(std::size_t size, Node members = kMembersMax, bool balanced = false)
@@ -65,14 +65,15 @@ class MassLedger {
   void add(std::span<const T> update, double factor);
   // Before the pushes of an exchange; z stays. A weight that cannot be, since others lied of
   // theirs, becomes the most that can be: else others would take this node's pushes for lies. In a
-  // balanced ledger w <- w + (1 - w) / 1024, if weight came since the pushes before: where w is not
-  // 1, a member is absent, or slow in push-sum, or takes weight and gives none. The last would end
-  // with all of it, along one-way edges unnoticed, and the others could not mix with each other.
-  // Who hears nobody is left to lose its weight, and its model with it.
+  // balanced ledger a weight below 1/128 grows by 1/1024, at most by what came since the pushes
+  // before, and what it grew by is given up again above a weight of 1. Otherwise a node that
+  // receives weight and sends none would end with all of it, along one-way edges unnoticed, and the
+  // others could not mix with each other. Who hears nobody is left to lose its weight, so that it
+  // does not lead the others.
   void settle();
   // Whether little weight was left (2^-6) at the last 8 calls of settle() before which somebody was
-  // heard, and this node took more than 3/4 that it did not give back, beside what settle() made.
-  // Who pushes several times before it hears anybody has little left for a moment.
+  // heard, and this node took more than 3/4 that it did not give back. Who pushes several times
+  // before it hears anybody has little left for a moment.
   bool is_drained_by(Node other) const;
   // The part of the mass that this receiver gets: its weight, or nothing where it has drained this
   // node and could give back, having an edge to here. A node that only takes would have all weight
@@ -118,23 +119,27 @@ class MassLedger {
 
  private:
   using Totals = linalg::NodeVector<Fixed>;
+  struct Incoming {
+    Totals total;    // that the edge's other end ever pushed, as far as it came
+    Fixed came = 0;  // weight that was taken since the last settle()
+    Fixed cut = 0;   // weight of `total` that was not taken
+  };
   static constexpr Fixed kOne = Fixed{1} << 40;
   static constexpr Node kMembersMax = 1 << 16;
   double taken(Node other) const;
-  Fixed pulled_since_push(Node from) const;
-  bool heard_somebody() const;
-  void scale(double weight);
+  Fixed came_since_push(Node from) const;
+  void scale(double to);
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 
   Totals mass_;  // x, then w
   Node members_;
   bool balanced_;
   Fixed made_ = 0;
+  double grown_ = 0;  // weight by which little weight grew, less what was given up again
   std::uint32_t little_for_ = 0;  // calls of settle(), as is_drained_by() counts them
   std::unordered_map<Node, Totals> pushed_;
-  std::unordered_map<Node, Totals> pulled_;
-  std::unordered_map<Node, Fixed> passed_on_;  // weight of pulled_ at the last settle()
-  std::unordered_map<Node, double> taken_;     // weight, before the edge was forgotten last
+  std::unordered_map<Node, Incoming> pulled_;
+  std::unordered_map<Node, double> taken_;  // weight, before the edge was forgotten last
   std::optional<Node> drained_by_;
   bool overflowed_ = false;
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous gradient push (Assran and Rabbat, IEEE TAC 2020): push-sum without steps. A node
 // holds mass (x, w) and trains at z = x / w; after a local phase it pushes W_ji (x, w) to each
-// receiver j; what comes is added. sum w = n and sum x are kept, what is on its way counted. Bytes
-// a message: 4 d + 8; where messages are lost 8 (d + 1), by MassLedger.
+// receiver j; what comes is added. sum w = n and sum x are kept, what is on its way counted (but
+// see MassLedger::settle()). Bytes a message: 4 d + 8; where messages are lost 8 (d + 1), by
+// MassLedger.
 #pragma once
 
 #include <optional>

@@ -181,8 +181,8 @@ double to_double(MassLedger::Fixed x) {
 }
 
 // Node 3 receives mass, and nothing comes from it. Nodes that push to it along one-way edges cannot
-// know that. The others still mix; in the end all that its edges held arrives at once, and weights
-// go back to 1.
+// know that. The others still mix; in the end all that its edges held arrives at once, and what was
+// made is given up again.
 TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
   constexpr Node kTaker = 3;
   const Quadratics problem(kNodes, kSize);
@@ -218,7 +218,7 @@ TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
   fleet.run(exponential(kNodes), 8000, 0.002);
   expect_all_mass();
   EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
-  for (Node i = 0; i < kNodes; ++i) EXPECT_NEAR(ledger_of(fleet, i).weight(), 1, 0.01) << i;
+  for (Node i = 0; i < kNodes; ++i) EXPECT_NEAR(ledger_of(fleet, i).weight(), 1, 0.25) << i;
 }
 
 // On whichever graph. Its data would come to all models, and no other's to its own.
@@ -236,23 +236,17 @@ TEST(LossySgp, WhoHearsNobodyMovesNobody) {
   }
 }
 
-// Weights that differ for other reasons than a node that only takes: messages lost alike on all
-// edges, members that are absent.
-TEST(LossySgp, TheWayBackToOneMovesNoOptimum) {
+TEST(LossySgp, MakesNoWeightWhereMessagesAreLost) {
   const Quadratics problem(kNodes, kSize);
-  for (const double loss : {0.1, 0.3, 0.5}) {
-    for (const std::vector<Mesh>& meshes :
-         {std::vector<Mesh>{exponential(kNodes)}, one_peer_exponential()}) {
-      Fleet<double> fleet(balanced_plan(), problem, zeros(kNodes, kSize), {.loss = loss});
-      for (int t = 0; t < 8000; ++t) {
-        fleet.step(meshes[static_cast<std::size_t>(t) % meshes.size()], 0.002);
-      }
-      EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05) << loss;
-    }
+  for (const double loss : {0.0, 0.1, 0.3}) {
+    Fleet<double> fleet(balanced_plan(), problem, zeros(kNodes, kSize), {.loss = loss});
+    fleet.run(exponential(kNodes), 8000, 0.002);
+    EXPECT_EQ(made(fleet), 0U) << loss;
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05) << loss;
   }
 }
 
-TEST(LossySgp, StepsHaveTheirOwnLengthWhereWeightIsTakenOrBrought) {
+TEST(LossySgp, StepsHaveTheirOwnLengthWhereAllWeightIsTaken) {
   const Quadratics problem(kNodes, kSize);
   QuadraticTraining<double> training(problem, 0, 0);
   const Mesh mesh = exponential(kNodes);
@@ -260,8 +254,7 @@ TEST(LossySgp, StepsHaveTheirOwnLengthWhereWeightIsTakenOrBrought) {
   const LocalPhase phase{.rate = 0.01};
   ASSERT_TRUE(training.steps(expected, phase.rate, phase.steps));
   const std::vector<std::pair<double, double>> factors = {
-      {0.01, 0.01}, {0.0625, 0.0625}, {0.125, 0.25}, {0.25, 1}, {1, 1},
-      {2, 1},       {3, 2.25},        {4, 4},        {9, 9}};
+      {0.01, 0.01}, {0.015625, 0.015625}, {0.0625, 0.25}, {0.125, 1}, {0.25, 1}, {1, 1}, {9, 1}};
   for (const auto& [weight, factor] : factors) {
     LossySgp<double> node(kNodes, true, Row(kSize, 0));
     std::vector<MassLedger::Fixed> total(kSize + 1);
@@ -285,8 +278,6 @@ TEST(LossySgp, StepsHaveTheirOwnLengthWhereWeightIsTakenOrBrought) {
     ASSERT_NEAR(before, weight, 1e-9);
     ASSERT_TRUE(node.adapt(training, phase, links));
     node.conclude(links, {});
-    const double settled = node.ledger().weight();
-    EXPECT_NEAR(settled, weight, 0.01) << "at most 1/1024 of the way to 1";
     EXPECT_NEAR(node.model()[0] / expected[0], factor / weight, 0.01) << weight;
   }
 }
@@ -469,7 +460,7 @@ TEST(MassLedger, TakesNoMoreOfAnEdgeThanThereCanBe) {
   pull(101);
   EXPECT_NEAR(ledger.weight(), 1 + 4, 1e-9) << "what was left out counts as well";
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), 4 - 3.0 / 1024, 1e-9);
+  EXPECT_NEAR(ledger.weight(), 4, 1e-9);
 }
 
 // Totals go on modulo 2^64.
@@ -483,30 +474,78 @@ TEST(MassLedger, TakesNoMoreOfAnEdgeWhoseTotalWrapsAround) {
     total[0] = total[1] += MassLedger::Fixed{(1 << 19) - 8} << 40;
     ASSERT_TRUE(ledger.is_plausible(1, bytes)) << turn;
     ledger.pull(1, bytes, {0, 2});
-    EXPECT_LE(ledger.weight(), 4 + 4) << turn;
-    ledger.settle();
-    EXPECT_LE(ledger.weight(), 4) << turn;
+    EXPECT_NEAR(ledger.weight(), 1 + 4, 1e-9) << turn;
   }
+  ledger.forget(1);
+  total[0] = total[1] = MassLedger::Fixed{1} << 40;
+  ledger.pull(1, bytes, {0, 2});
+  EXPECT_NEAR(ledger.weight(), 1 + 4, 1e-9) << "between two pushes, whatever it says of itself";
+  ledger.settle();
+  EXPECT_EQ(ledger.weight(), 4);
 }
 
-TEST(MassLedger, GoesBackToOneWhileSomebodyIsHeard) {
+// What was not taken is no gift.
+TEST(MassLedger, WhatIsTooMuchIsNotCredited) {
   MassLedger ledger(1, 3, true);
-  MassLedger other(1, 3, true);
-  ledger.reset(std::span<const double>(std::vector<double>{3}));
-  other.reset(std::span<const double>(std::vector<double>{3}));
-  ledger.push(1, 0.5);
-  ledger.settle();
-  EXPECT_NEAR(ledger.weight(), 0.5, 1e-9) << "nobody was heard";
+  std::vector<MassLedger::Fixed> total = {0, MassLedger::Fixed{1000} << 40};
   ledger.open(1);
-  ledger.pull(1, other.push(0, 0.125), {0, 2});
+  ledger.pull(1, std::as_bytes(std::span(total)), {0, 2});
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), 0.625 + 0.375 / 1024, 1e-9);
-  EXPECT_NEAR(to_double(ledger.made()), 0.375 / 1024, 1e-9);
+  for (int i = 0; i < 40; ++i) {
+    total[1] += 1 << 20;
+    ledger.push(1, 0.5);
+    ledger.pull(1, std::as_bytes(std::span(total)), {0, 2});
+    ledger.settle();
+  }
+  EXPECT_FALSE(ledger.is_drained_by(1)) << "it gave 6 and took 6";
+  for (int i = 0; i < 1200; ++i) {
+    total[1] += 1 << 30;
+    ledger.push(1, 0.5);
+    ledger.pull(1, std::as_bytes(std::span(total)), {0, 2});
+    ledger.settle();
+  }
+  EXPECT_TRUE(ledger.is_drained_by(1));
+}
+
+TEST(MassLedger, LittleWeightGrowsWhileSomebodyIsHeard) {
+  MassLedger ledger(1, 3, true);
+  ledger.reset(std::span<const double>(std::vector<double>{3}));
+  std::vector<MassLedger::Fixed> total(2);
+  const auto hear = [&](MassLedger::Fixed weight) {
+    total[0] += 3 * weight;
+    total[1] += weight;
+    ledger.open(1);
+    ledger.pull(1, std::as_bytes(std::span(total)), {0, 2});
+  };
+  hear(0);
+  ledger.push(2, 0.5);
+  hear(1 << 30);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), 0.625 + 0.375 / 1024, 1e-9) << "nobody was heard since";
+  EXPECT_NEAR(ledger.weight(), 0.5 + 0x1p-10, 1e-9) << "it is not little";
+  ledger.push(2, 0.998);
+  const double little = ledger.weight();
+  ledger.settle();
+  EXPECT_EQ(ledger.weight(), little) << "nobody was heard";
+  hear(1 << 30);
+  ledger.settle();
+  EXPECT_NEAR(ledger.weight(), little + 0x1p-10 + 0x1p-10, 1e-9);
+  hear(1);
+  ledger.settle();
+  EXPECT_NEAR(ledger.weight(), little + 0x1p-10 + 0x1p-10, 1e-9) << "hardly anything was heard";
+  EXPECT_NEAR(to_double(ledger.made()), 0x1p-10, 1e-9);
   std::vector<double> model(1);
   ledger.read(std::span(model));
-  EXPECT_NEAR(model[0], 3, 1e-9);
+  EXPECT_NEAR(model[0], 3, 1e-6);
+
+  hear(MassLedger::Fixed{2} << 40);
+  const double much = ledger.weight();
+  ledger.settle();
+  EXPECT_NEAR(ledger.weight(), much - 0x1p-10, 1e-9) << "what was made is given up again";
+  EXPECT_NEAR(to_double(ledger.made()), 0, 1e-9);
+  ledger.settle();
+  EXPECT_NEAR(ledger.weight(), much - 0x1p-10, 1e-9) << "once";
+  ledger.read(std::span(model));
+  EXPECT_NEAR(model[0], 3, 1e-6);
 }
 
 TEST(MassLedger, HoldsNoMoreWeightThanThereCanBe) {

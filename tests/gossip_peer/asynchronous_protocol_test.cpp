@@ -127,7 +127,7 @@ const MassLedger& ledger_of(const PeerWorld& world, std::size_t index) {
 }
 
 // The world's invariants sum what is with the peers and on the edges.
-TEST(AsynchronousProtocol, NoWeightIsLostWhileLinksComeAndGo) {
+TEST(AsynchronousProtocol, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     PeerWorld world(testing::small_network_of_steps(300, "exponential", 6, "push-sum"), seed);
     use_short_patience(world);
@@ -156,9 +156,7 @@ TEST(AsynchronousProtocol, AtRestAllWeightIsWithThePeers) {
   world.run_to_end();
   world.run_for(10s);
   MassLedger::Fixed sum = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    sum += ledger_of(world, i).mass().back() - ledger_of(world, i).made();
-  }
+  for (std::size_t i = 0; i < 4; ++i) sum += ledger_of(world, i).mass().back();
   EXPECT_EQ(sum, MassLedger::Fixed{4} << 40);
 }
 

@@ -11,7 +11,6 @@
 #include "gossip/algorithms/mass_ledger.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_world.h"
-#include "tests/gossip_peer/world_invariants.h"
 
 namespace starling::gossip {
 namespace {
@@ -21,10 +20,9 @@ using starling::testing::PeerWorld;
 using starling::testing::run_of;
 
 // The weight is the last number of the ledger's state.
-double weight_of(const TrainingProtocol& training) {
+std::uint64_t weight_of(const TrainingProtocol& training) {
   const Bytes state = training.state();
-  const std::size_t at = state.size() - sizeof(std::uint64_t);
-  return MassLedger::kUnit * static_cast<double>(load_little<std::uint64_t>(state.data() + at));
+  return load_little<std::uint64_t>(state.data() + state.size() - sizeof(std::uint64_t));
 }
 
 // What is pushed before two neighbours know each other waits on the edge. Were it lost, each step
@@ -35,10 +33,9 @@ TEST(NeighbourProtocol, NoMassIsLostBeforeNeighboursKnowEachOther) {
     world.begin();
     world.run_to_end();
     world.run_for(5s);
-    EXPECT_TRUE(world.invariants().expect_all_mass()) << topology;
-    double sum = 0;  // without what is on edges
+    std::uint64_t sum = 0;
     for (std::size_t i = 0; i < world.peers.size(); ++i) sum += weight_of(world.training(i));
-    EXPECT_NEAR(sum, 8, 0.01) << topology;
+    EXPECT_EQ(sum, std::uint64_t{8} << 40) << topology;
   }
 }
 

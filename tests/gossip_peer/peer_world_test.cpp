@@ -505,7 +505,7 @@ TEST(PeerWorlds, AStoppedRunEndsEverywhere) {
 }
 
 // Of what is pushed nothing is lost or made, however links break: what an edge holds comes with the
-// next message. Without learning the model that all hold together stays.
+// next message. Without learning the models' mass stays too, to the last bit.
 TEST(PeerWorlds, NoMassIsLostWithLinks) {
   for (const char* algorithm : {"push-sum", "sgp"}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
@@ -527,19 +527,17 @@ TEST(PeerWorlds, NoMassIsLostWithLinks) {
                                    [&world, a, b] { world.network.mend(a, b); });
         });
       }
-      std::size_t events = 0, counted = 0;
-      const std::span<const float> initial = world.experiment.initial.values();
+      std::vector<std::uint64_t> before;
+      std::size_t events = 0;
       world.run_until(
           [&] {
             if (++events % 10 > 0) return world.all_finished();
-            const std::vector<double> model = world.invariants().common_model();
-            if (model.empty()) return world.all_finished();
-            ++counted;
-            EXPECT_THAT(model, Pointwise(FloatNear(1e-6F), initial));
-            return HasFailure() || world.all_finished();
+            const std::vector<std::uint64_t> mass = world.invariants().mass();
+            if (before.empty()) before = mass;
+            return mass != before || world.all_finished();
           },
           1h, "all have finished");
-      EXPECT_GT(counted, 10U);
+      EXPECT_EQ(world.invariants().mass(), before);
       EXPECT_TRUE(world.invariants().expect_all_mass());
     }
   }

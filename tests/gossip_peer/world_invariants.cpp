@@ -506,53 +506,40 @@ const identity::Roster* WorldInvariants::newest_roster() const {
   return newest;
 }
 
-std::optional<WorldInvariants::Mass> WorldInvariants::mass() const {
-  Mass mass{.sums = std::vector<std::uint64_t>(world_.experiment.parameters() + 1)};
-  const auto count = [&mass](std::span<const std::uint64_t> part, bool more) {
-    for (std::size_t i = 0; i < part.size(); ++i) mass.sums[i] += more ? part[i] : -part[i];
+std::vector<std::uint64_t> WorldInvariants::mass() const {
+  std::vector<std::uint64_t> sum(world_.experiment.parameters() + 1);
+  const auto count = [&sum](std::span<const std::uint64_t> part, bool more) {
+    for (std::size_t i = 0; i < part.size(); ++i) sum[i] += more ? part[i] : -part[i];
   };
   const identity::Roster* roster = newest_roster();
-  if (roster == nullptr) return std::nullopt;
+  if (roster == nullptr) return {};
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (!roster->find(name(i))) continue;
-    if (!peers_[i].process) return std::nullopt;
+    if (!peers_[i].process) return {};
     const EpochSession* session = world_.peers[i]->shell().machine().session();
     const MassLedger* ledger = session != nullptr ? ledger_of(session->training()) : nullptr;
-    if (ledger == nullptr || session->epoch() != roster->epoch) return std::nullopt;
+    if (ledger == nullptr || session->epoch() != roster->epoch) return {};
     // A synchronous node that takes another's model takes its own share of the weight anew.
     const bool is_async =
         dynamic_cast<const gossip::AsynchronousProtocol*>(&session->training()) != nullptr;
-    if (!is_async && peers_[i].process->copied_in == session->epoch()) return std::nullopt;
+    if (!is_async && peers_[i].process->copied_in == session->epoch()) return {};
     count(ledger->mass(), true);
-    mass.made += ledger->made();
+    sum.back() -= ledger->made();
     for (Member other = 0; other < roster->members.size(); ++other) {
       count(ledger->pushed(other), true);
       count(ledger->pulled(other), false);
     }
   }
-  return mass;
-}
-
-std::vector<double> WorldInvariants::common_model() const {
-  const std::optional<Mass> all = mass();
-  if (!all) return {};
-  const auto value = [](std::uint64_t x) {
-    return static_cast<double>(static_cast<std::int64_t>(x));
-  };
-  std::vector<double> model;
-  for (const std::uint64_t x : all->sums) model.push_back(value(x) / value(all->sums.back()));
-  model.pop_back();
-  return model;
+  return sum;
 }
 
 bool WorldInvariants::expect_all_mass() {
-  const std::optional<Mass> all = mass();
-  if (!all) return false;
-  const std::uint64_t weight = all->sums.back() - all->made;
+  const std::vector<std::uint64_t> all = mass();
+  if (all.empty()) return false;
   const std::size_t members = newest_roster()->members.size();
-  if (weight != kOne * members) {
+  if (all.back() != kOne * members) {
     fail(fmt::format("the weights of {} members and what is on their edges are {:.6f} together",
-                     members, static_cast<double>(weight) / static_cast<double>(kOne)));
+                     members, static_cast<double>(all.back()) / static_cast<double>(kOne)));
   }
   return true;
 }

@@ -51,22 +51,16 @@ class WorldInvariants {
   // --- on demand --------------------------------------------------------------------------------
   // The links of a process, to send over them what its machine would not. Null: it does not run.
   gossip::PeerTransport* links(std::size_t index) const;
-  // Of push-sum and sgp: the model that all hold together, with what is on their edges. Nothing
-  // where that is no constant: not all are in one epoch, or a node of sgp took another's model and
-  // began its share anew.
-  std::vector<double> common_model() const;
+  // Of push-sum and sgp: the sums over all members and what is on their edges of x, then of the
+  // weight, in a ledger's units. Nothing where that is no constant: not all are in one epoch, or a
+  // node of sgp took another's model and began its share anew.
+  std::vector<std::uint64_t> mass() const;
   // Requires: nobody was restarted since the epoch began. The weights are as many as there are
-  // members, but for what ledgers made. False where there is nothing to hold to it.
+  // members. False where there is nothing to hold to it.
   bool expect_all_mass();
 
  private:
   class WatchedLinks;
-  // In a ledger's units: sums of x, then of the weight, and how much of the weight was made.
-  struct Mass {
-    std::vector<std::uint64_t> sums;
-    std::uint64_t made = 0;
-  };
-  std::optional<Mass> mass() const;
   // What a process was seen to do.
   struct Process {
     std::optional<gossip::Checkpoint> held;  // on its disk when it began
