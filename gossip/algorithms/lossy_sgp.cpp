@@ -10,13 +10,15 @@ namespace starling::gossip {
 namespace {
 
 constexpr double kMostStretch = 8;  // of a local step, in z
+constexpr double kMostStretchBalanced = 4;
 
 // What the local steps count with in x; in z, that by w. With 1 the data of all nodes count alike,
 // also where members are absent and the others' weights differ. With w the steps in z have their
-// own length, which they need where somebody takes all weight.
+// own length, which they need where somebody takes all weight, or took it with it.
 double step_factor(bool balanced, double w) {
-  if (!balanced || w >= 1 / kMostStretch) return std::min(1.0, kMostStretch * w);
-  return std::max(w, kMostStretch * kMostStretch * w * w);
+  if (!balanced) return std::min(1.0, kMostStretch * w);
+  constexpr double kMost = kMostStretchBalanced;
+  return w >= 1 / kMost ? 1 : std::max(w, kMost * kMost * w * w);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ constexpr std::uint32_t kDrainedAfter = 8;
 constexpr double kTakenMost = 0.75;
 constexpr double kGrowsBelow = 0x1p-7;  // less than kLittleWeight, so that who takes it is noticed
 constexpr double kGrowth = 0x1p-10;
+constexpr double kGivenUp = 0x1p-3;  // of what is above 1, so that others share it first
+constexpr double kForgotten = 0x1p-4;
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
@@ -57,9 +59,11 @@ void MassLedger::settle() {
     settled += growth;
     grown_ += growth;
   } else if (settled > 1) {
-    const double given_up = std::min(grown_, settled - 1);
+    const double given_up = std::min(grown_, (settled - 1) * kGivenUp);
     settled -= given_up;
     grown_ -= given_up;
+  } else if (settled > kGivenUp) {  // as it should be: the rest of what was made is gone
+    grown_ -= grown_ * kForgotten;
   }
   if (settled != weight()) scale(settled);
 }

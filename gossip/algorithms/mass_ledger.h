@@ -66,10 +66,11 @@ class MassLedger {
   // Before the pushes of an exchange; z stays. A weight that cannot be, since others lied of
   // theirs, becomes the most that can be: else others would take this node's pushes for lies. In a
   // balanced ledger a weight below 1/128 grows by 1/1024, at most by what came since the pushes
-  // before, and what it grew by is given up again above a weight of 1. Otherwise a node that
-  // receives weight and sends none would end with all of it, along one-way edges unnoticed, and the
-  // others could not mix with each other. Who hears nobody is left to lose its weight, so that it
-  // does not lead the others.
+  // before, and what it grew by is given up again above a weight of 1, an eighth of the excess at a
+  // time. Otherwise a node that receives weight and sends none would end with all of it, along
+  // one-way edges unnoticed, and the others could not mix with each other. Who hears nobody is left
+  // to lose its weight, so that it does not lead the others. What was made may be gone with an
+  // edge: between 1/8 and 1 a sixteenth of it is forgotten each time.
   void settle();
   // Whether little weight was left (2^-6) at the last 8 calls of settle() before which somebody was
   // heard, and this node took more than 3/4 that it did not give back. Who pushes several times
@@ -135,7 +136,7 @@ class MassLedger {
   Node members_;
   bool balanced_;
   Fixed made_ = 0;
-  double grown_ = 0;  // weight by which little weight grew, less what was given up again
+  double grown_ = 0;              // weight that settle() made and is to be given up
   std::uint32_t little_for_ = 0;  // calls of settle(), as is_drained_by() counts them
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Incoming> pulled_;

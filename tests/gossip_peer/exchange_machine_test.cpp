@@ -168,6 +168,7 @@ class OneMachine {
       if (said != nullptr && said->line.find("no other neighbour") != std::string::npos) {
         named.push_back(machine->exchange());
       }
+      if (const auto* const copy = std::get_if<Copy>(&action)) donors = copy->donors;
     }
   }
   void came(Member from, Exchange at) { feed(MessageReceived{{from, {.exchange = at}, {}, {}}}); }
@@ -180,8 +181,32 @@ class OneMachine {
 
   TimePoint now{};
   std::vector<Exchange> named;  // when it was said that a neighbour is not followed
+  std::vector<Member> donors;   // of the last copy
   std::optional<ExchangeMachine> machine;
 };
+
+// What it would send is no model of the exchange that is gone to.
+TEST(ExchangeMachine, WhoClaimsToBeFarBeyondTheOthersIsNotAskedForItsModel) {
+  OneMachine one("complete", 5, 2, Duration::zero());
+  const auto exchange = [&](Exchange at) {
+    one.now += 100ms;
+    one.feed(Trained{});
+    for (const Member from : {1, 2, 3, 4}) one.came(from, at);
+    one.feed(Mixed{});
+  };
+  for (Exchange at = 0; at < 200; ++at) exchange(at);
+  one.now += 20s;
+  exchange(200);
+  one.came(1, 999'999);
+  one.came(2, 801);
+  one.came(3, 800);
+  one.came(4, 802);
+  one.now += 100ms;
+  one.feed(Trained{});
+  one.feed(Mixed{});
+  ASSERT_EQ(one.machine->state(), ExchangeMachine::State::kCopying);
+  EXPECT_EQ(one.donors, (std::vector<Member>{2, 3, 4}));
+}
 
 // A word that its other neighbour, which it left behind, does not bear out is that of one: it makes
 // up for the time that was lost and no more. Whoever is no neighbour in the graph moves nobody

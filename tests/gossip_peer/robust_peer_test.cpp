@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -199,6 +200,7 @@ TEST(RobustPeers, WhoTakesAllWeightAlongOneWayEdgesStopsNobody) {
     for (const std::size_t i : {1, 2, 3, 5, 6, 7}) {
       const auto own = *world.training(i).model();
       for (std::size_t k = 0; k < own.size(); ++k) {
+        ASSERT_TRUE(std::isfinite(own[k]));
         furthest = std::max(furthest, std::abs(own[k] - first[k]));
       }
     }
