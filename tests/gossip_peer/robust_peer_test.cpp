@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "core/train/evaluator.h"
@@ -206,6 +207,33 @@ TEST(RobustPeers, WhoTakesAllWeightAlongOneWayEdgesStopsNobody) {
     }
     EXPECT_LT(furthest, 0.3F);
   }
+}
+
+// Over a new link what may be lost with the one before is sent again. A greeting over a link that
+// is up is no new link.
+TEST(RobustPeers, WhoGreetsAgainAndAgainIsSentNothingAgain) {
+  PeerWorld world(testing::small_network_of_steps(100, "ring", 5, "dpsgd"), 5);
+  constexpr std::size_t kGreets = 4;
+  std::size_t sent = 0;
+  world.on_transfer = [&](std::size_t, std::size_t to, const protocol::VectorTransfer& transfer,
+                          SharedBytes&) {
+    sent += to == kGreets && std::holds_alternative<protocol::MixMessage>(transfer.content);
+  };
+  std::size_t greetings = 0;
+  std::function<void()> greet = [&] {
+    gossip::PeerTransport* const links = world.invariants().links(kGreets);
+    const protocol::PeerHello hello = world.session(kGreets).greeting();
+    for (const protocol::Member neighbour : {0, 3}) links->send(neighbour, hello);
+    ++greetings;
+    world.scheduler.schedule(world.scheduler.now() + std::chrono::milliseconds(1), greet);
+  };
+  world.begin();
+  world.run_until([&] { return world.progress(kGreets).exchange > 2; }, std::chrono::minutes(1),
+                  "it runs");
+  greet();
+  world.run_to_end();
+  EXPECT_GT(greetings, 50U);
+  EXPECT_LE(sent, 2 * 100 + 10U);
 }
 
 TEST(RepeatedFaults, BeginAgainOnceTheyHaveEnded) {
