@@ -165,6 +165,40 @@ TEST_F(OneOfAGroup, AMemberWhoseLinkIsBeingReplacedIsWaitedFor) {
       << "the list has all of them";
 }
 
+// A member that comes over one link after the other, and sends nothing over them, is waited for
+// once.
+TEST(GroupReduceMachine, WhoOnlyDialsAgainIsNotWaitedForAgain) {
+  constexpr Member kDials = 1;
+  const GroupDraw pairs{.seed = 1, .members = 6, .size = 2};
+  TimePoint now{std::chrono::seconds(100)};
+  GroupReduceMachine machine({}, 1, pairs, 0, member_names(6), {}, {kDials}, {}, now);
+  const auto give = [&](Event event) {
+    const auto actions = machine.on(std::move(event), now);
+    return std::ranges::any_of(
+        actions, [](const Action& action) { return std::holds_alternative<Finished>(action); });
+  };
+  for (Member member = 2; member < 6; ++member) give(LinkUp{member, std::nullopt});
+  Exchange exchange = 0;
+  const auto begin = [&] {  // the next one with it
+    while (std::ranges::count(pairs.group_of(0, exchange), kDials) == 0) ++exchange;
+    const Progress at{.backed = exchange, .exchange = exchange};
+    ++exchange;
+    return give(Begin{at, share({1, 2, 3})});
+  };
+  EXPECT_TRUE(begin()) << "it is absent";
+  give(LinkUp{kDials, std::nullopt});
+  ASSERT_FALSE(begin());
+  bool is_over = false;
+  while (!is_over && now < TimePoint{std::chrono::seconds(200)}) {
+    now = std::max(now, machine.next_deadline().value_or(now + std::chrono::seconds(1)));
+    is_over = give(Tick{});
+  }
+  ASSERT_TRUE(is_over);
+  give(LinkDown{kDials});
+  give(LinkUp{kDials, std::nullopt});
+  EXPECT_TRUE(begin());
+}
+
 // Who may just have started itself: the others would be left behind.
 TEST_F(OneOfAGroup, OneMembersWordDoesNotEndTheWaitForTheStart) {
   constexpr Member kSelf = kNetworkMembers - 1;  // never the gatherer of an exchange at its start
