@@ -19,7 +19,8 @@ LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
 # The first failure ends a bug's turn. First the programs that test the folder of the bug's file, where
 # that is not the one below.
 OF_FOLDER = {"gossip/collective": ["gossip_collective_test", "gossip_collective_faults_test"],
-             "gossip/algorithms": ["gossip_algorithms_test", "gossip_robust_test"], "core/identity": ["identity_test"]}
+             "gossip/algorithms": ["gossip_algorithms_test", "gossip_robust_test"],
+             "core/identity": ["identity_test"]}
 # Of whole peers: the machines and their rules, networks, networks from seeds, and last all others.
 OF_PEERS = "gossip_peer_test"
 MACHINES = ("PeerMachine*:Fallbacks*:RostersInForce*:Checkpoints*:ProtocolState*:NeighbourProtocol*:"

@@ -13,12 +13,12 @@ constexpr double kMostStretch = 8;  // of a local step, in z
 constexpr double kMostStretchBalanced = 4;
 
 // What the local steps count with in x; in z, that by w. With 1 the data of all nodes count alike,
-// also where members are absent and the others' weights differ. With w the steps in z have their
-// own length, which they need where somebody takes all weight, or took it with it.
+// also where members are absent and the others' weights differ. With w a step in z is as long as it
+// is trained, which matters where a member takes all weight.
 double step_factor(bool balanced, double w) {
   if (!balanced) return std::min(1.0, kMostStretch * w);
-  constexpr double kMost = kMostStretchBalanced;
-  return w >= 1 / kMost ? 1 : std::max(w, kMost * kMost * w * w);
+  const double stretched = kMostStretchBalanced * w;
+  return stretched >= 1 ? 1 : std::max(w, stretched * stretched);
 }
 
 }  // namespace

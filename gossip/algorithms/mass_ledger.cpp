@@ -19,10 +19,17 @@ constexpr double kTakenMost = 0.75;
 constexpr double kGrowsBelow = 0x1p-7;  // less than kLittleWeight, so that who takes it is noticed
 constexpr double kGrowth = 0x1p-10;
 constexpr double kGivenUp = 0x1p-3;  // of what is above 1, so that others share it first
-constexpr double kForgotten = 0x1p-4;
+constexpr double kUsualWeight = 0x1p-3;
+constexpr double kForgotten = 0x1p-4;  // of what was made, while the weight is usual
 
 MassLedger::Fixed fixed(double x) {
   return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
+}
+
+MassLedger::Fixed element(std::span<const std::byte> total, std::size_t i) {
+  MassLedger::Fixed x = 0;
+  std::memcpy(&x, total.data() + i * sizeof x, sizeof x);
+  return x;
 }
 
 }  // namespace
@@ -62,7 +69,7 @@ void MassLedger::settle() {
     const double given_up = std::min(grown_, (settled - 1) * kGivenUp);
     settled -= given_up;
     grown_ -= given_up;
-  } else if (settled > kGivenUp) {  // as it should be: the rest of what was made is gone
+  } else if (settled > kUsualWeight) {  // although not given up: it is gone
     grown_ -= grown_ * kForgotten;
   }
   if (settled != weight()) scale(settled);
@@ -115,10 +122,8 @@ std::span<const std::byte> MassLedger::push(Node to, double fraction) {
 }
 
 double MassLedger::weight_of(std::span<const std::byte> total) {
-  Fixed weight = 0;
-  STARLING_CHECK(total.size() >= sizeof weight);
-  std::memcpy(&weight, total.last(sizeof weight).data(), sizeof weight);
-  return value(weight);
+  STARLING_CHECK(total.size() >= sizeof(Fixed));
+  return value(element(total, total.size() / sizeof(Fixed) - 1));
 }
 
 void MassLedger::open(Node from) { pulled_[from].total.resize(mass_.size()); }
@@ -130,15 +135,12 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   Incoming& incoming = edge->second;
   double part = 1;  // that is taken; the weight is pulled last
   if (balanced_) {
-    Fixed weight = 0;
-    std::memcpy(&weight, total.last(sizeof weight).data(), sizeof weight);
-    const double come = value(weight - incoming.total.back());
+    const double come = value(element(total, size()) - incoming.total.back());
     const double room = std::max(0.0, most_weight(members_) - value(incoming.came));
     if (come > room) part = room / come;
   }
   for (std::size_t i = elements.begin; i < elements.end; ++i) {
-    Fixed now = 0;
-    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
+    const Fixed now = element(total, i);
     const Fixed come = now - incoming.total[i];
     const Fixed taken = part < 1 ? fixed(part * value(come)) : come;
     mass_[i] += taken;
@@ -166,10 +168,8 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
   bool changes = false;  // but for the weight
   Fixed change = 0;
   for (std::size_t i = 0; i < mass_.size(); ++i) {
-    Fixed now = 0;
-    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
     changes |= change != 0;
-    change = now - (before == nullptr ? 0 : before[i]);
+    change = element(total, i) - (before == nullptr ? 0 : before[i]);
     within &= change + kBound < 2 * kBound && mass_[i] + change + kHeld < 2 * kHeld;
   }
   const Fixed weight = change;  // the last
@@ -229,9 +229,7 @@ void MassLedger::read_new(Node from, std::span<const std::byte> total, std::span
   STARLING_CHECK(total.size() == mass_.size() * sizeof(Fixed) && z.size() == size());
   const std::span<const Fixed> before = pulled(from);
   const auto change = [&](std::size_t i) {
-    Fixed now = 0;
-    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
-    return value(now - (before.empty() ? 0 : before[i]));
+    return value(element(total, i) - (before.empty() ? 0 : before[i]));
   };
   const double weight = change(size());
   if (!(weight > 0)) return;

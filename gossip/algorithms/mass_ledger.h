@@ -64,17 +64,17 @@ class MassLedger {
   template <class T>
   void add(std::span<const T> update, double factor);
   // Before the pushes of an exchange; z stays. A weight that cannot be, since others lied of
-  // theirs, becomes the most that can be: else others would take this node's pushes for lies. In a
-  // balanced ledger a weight below 1/128 grows by 1/1024, at most by what came since the pushes
-  // before, and what it grew by is given up again above a weight of 1, an eighth of the excess at a
-  // time. Otherwise a node that receives weight and sends none would end with all of it, along
-  // one-way edges unnoticed, and the others could not mix with each other. Who hears nobody is left
-  // to lose its weight, so that it does not lead the others. What was made may be gone with an
-  // edge: between 1/8 and 1 a sixteenth of it is forgotten each time.
+  // theirs, becomes the most that can be: else others would take this node's pushes for lies.
+  // A balanced ledger makes weight where next to none is left: below 1/128 it grows by 1/1024, at
+  // most by what came since the pushes before. Without that, a node that receives weight and sends
+  // none would end with all of it, and the others could no longer mix. A node that receives nothing
+  // makes nothing, or its model would lead all others. Above 1 a node gives up what it made, an
+  // eighth of the excess at a time; between 1/8 and 1 it forgets a sixteenth of that each time,
+  // since weight that was made may be gone with an edge.
   void settle();
-  // Whether little weight was left (2^-6) at the last 8 calls of settle() before which somebody was
-  // heard, and this node took more than 3/4 that it did not give back. Who pushes several times
-  // before it hears anybody has little left for a moment.
+  // Whether this node took more than 3/4 that it did not give back, and little weight (2^-6) is
+  // left: so at the last 8 calls of settle() that followed a pull. A node that pushes several times
+  // between two pulls has little left for a moment only.
   bool is_drained_by(Node other) const;
   // The part of the mass that this receiver gets: its weight, or nothing where it has drained this
   // node and could give back, having an edge to here. A node that only takes would have all weight

@@ -48,6 +48,11 @@ inline double largest(const Matrix& a) {
   return value;
 }
 inline double distance(const Matrix& a, const Matrix& b) { return largest(sum(a, b, -1)); }
+// How far models are from that of node 0, but for this node's (not 0).
+inline double apart_without(Matrix models, std::size_t node) {
+  models.erase(models.begin() + static_cast<std::ptrdiff_t>(node));
+  return distance(models, Matrix(models.size(), models[0]));
+}
 
 // The x with a x = b: Gaussian elimination with pivots.
 inline Row solve(Matrix a, Row b) {
