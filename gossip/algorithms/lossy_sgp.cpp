@@ -9,14 +9,15 @@
 namespace starling::gossip {
 namespace {
 
-constexpr double kMostStretch = 8;  // of a local step, in z
-constexpr double kMostStretchBalanced = 4;
+constexpr double kMostStretch = 8;          // of a local step, in z
+constexpr double kMostStretchBalanced = 2;  // or shrinks
 
 // What the local steps count with in x; in z, that by w. With 1 the data of all nodes count alike,
 // also where members are absent and the others' weights differ. With w a step in z is as long as it
-// is trained, which matters where a member takes all weight.
+// is trained, which matters where a member takes all weight, or makes some.
 double step_factor(bool balanced, double w) {
   if (!balanced) return std::min(1.0, kMostStretch * w);
+  if (w > kMostStretchBalanced) return w / kMostStretchBalanced;
   const double stretched = kMostStretchBalanced * w;
   return stretched >= 1 ? 1 : std::max(w, stretched * stretched);
 }

@@ -16,10 +16,13 @@ constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap
 constexpr double kLittleWeight = 0x1p-6;
 constexpr std::uint32_t kDrainedAfter = 8;
 constexpr double kTakenMost = 0.75;
-constexpr double kGrowsBelow = 0x1p-7;  // less than kLittleWeight, so that who takes it is noticed
-constexpr double kGrowth = 0x1p-10;
+// Far below what an honest member has that is faster than its neighbours, or cannot be heard for a
+// while; far above kLeastWeight.
+constexpr double kGrowsBelow = 0x1p-11;
+constexpr double kGrowth = 0x1p-14;
 constexpr double kGivenUp = 0x1p-3;  // of what is above 1, so that others share it first
-constexpr double kUsualWeight = 0x1p-3;
+constexpr double kUsualWeightMin = 0x1p-3;
+constexpr double kUsualWeightMax = 1 + 0x1p-6;
 constexpr double kForgotten = 0x1p-4;  // of what was made, while the weight is usual
 
 MassLedger::Fixed fixed(double x) {
@@ -69,7 +72,9 @@ void MassLedger::settle() {
     const double given_up = std::min(grown_, (settled - 1) * kGivenUp);
     settled -= given_up;
     grown_ -= given_up;
-  } else if (settled > kUsualWeight) {  // although not given up: it is gone
+  }
+  if (settled > kUsualWeightMin &&
+      settled < kUsualWeightMax) {  // although not given up: it is gone
     grown_ -= grown_ * kForgotten;
   }
   if (settled != weight()) scale(settled);
@@ -178,6 +183,11 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
 }
 
 void MassLedger::forget(Node other) {
+  // What was on the edge does not come back. With less everybody might wait for the others' pushes.
+  if (balanced_ && weight() < kGrowsBelow) {
+    grown_ += kGrowsBelow - weight();
+    scale(kGrowsBelow);
+  }
   taken_[other] = std::max(0.0, taken(other));
   const auto forget_total = [](Totals& total) {
     if (total.empty() || total.back() == 0) return;  // without weight there is nothing else

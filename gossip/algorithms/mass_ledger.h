@@ -65,12 +65,12 @@ class MassLedger {
   void add(std::span<const T> update, double factor);
   // Before the pushes of an exchange; z stays. A weight that cannot be, since others lied of
   // theirs, becomes the most that can be: else others would take this node's pushes for lies.
-  // A balanced ledger makes weight where next to none is left: below 1/128 it grows by 1/1024, at
+  // A balanced ledger makes weight where next to none is left: below 2^-11 it grows by 2^-14, at
   // most by what came since the pushes before. Without that, a node that receives weight and sends
   // none would end with all of it, and the others could no longer mix. A node that receives nothing
   // makes nothing, or its model would lead all others. Above 1 a node gives up what it made, an
-  // eighth of the excess at a time; between 1/8 and 1 it forgets a sixteenth of that each time,
-  // since weight that was made may be gone with an edge.
+  // eighth of the excess at a time; between 1/8 and little more than 1 it forgets a sixteenth of
+  // that each time, since weight that was made may be gone with an edge.
   void settle();
   // Whether this node took more than 3/4 that it did not give back, and little weight (2^-6) is
   // left: so at the last 8 calls of settle() that followed a pull. A node that pushes several times
@@ -98,7 +98,8 @@ class MassLedger {
   template <class T>
   void read_new(Node from, std::span<const std::byte> total, std::span<T> z) const;
   // Both totals of the edge begin at 0 again: its other end has lost them, or says so; what it took
-  // counts on in is_drained_by(). O(1) where they are 0.
+  // counts on in is_drained_by(). A balanced ledger has a weight of at least 2^-11 then. O(1) where
+  // they are 0.
   void forget(Node other);
   // The mass here, without the edges.
   void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }

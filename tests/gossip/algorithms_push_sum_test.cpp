@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "gossip/algorithms/lossy_sgp.h"
 #include "gossip/algorithms/push_sum.h"
@@ -210,7 +213,7 @@ TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
     fleet.mute(kTaker);
     fleet.run(exponential(kNodes), 20000, 0.01);
     expect_all_mass();
-    EXPECT_GT(to_double(made(fleet)), 6 * kNodes) << "an edge holds more than it may bring";
+    EXPECT_GT(to_double(made(fleet)), 4);
     fleet.mute({});
     fleet.run(exponential(kNodes), 20, 0.01);
     expect_all_mass();
@@ -218,7 +221,7 @@ TEST(LossySgp, WhoOnlyTakesEndsNoMixing) {
     fleet.run(exponential(kNodes), 8000, 0.002);
     expect_all_mass();
     EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
-    EXPECT_NEAR(to_double(all_mass(fleet).back()), kNodes, 0.25 * kNodes);
+    EXPECT_NEAR(to_double(all_mass(fleet).back()), kNodes, 0.1 * kNodes);
   }
 }
 
@@ -255,7 +258,7 @@ TEST(LossySgp, StepsHaveTheirOwnLengthWhereAllWeightIsTaken) {
   const LocalPhase phase{.rate = 0.01};
   ASSERT_TRUE(training.steps(expected, phase.rate, phase.steps));
   const std::vector<std::pair<double, double>> factors = {
-      {0.01, 0.01}, {0.0625, 0.0625}, {0.125, 0.25}, {0.25, 1}, {1, 1}, {9, 1}};
+      {0.01, 0.01}, {0.25, 0.25}, {0.375, 0.5625}, {0.5, 1}, {1, 1}, {2, 1}, {9, 4.5}};
   for (const auto& [weight, factor] : factors) {
     LossySgp<double> node(kNodes, true, Row(kSize, 0));
     std::vector<MassLedger::Fixed> total(kSize + 1);
@@ -499,8 +502,8 @@ TEST(MassLedger, WhatIsTooMuchIsNotCredited) {
     ledger.settle();
   }
   EXPECT_FALSE(ledger.is_drained_by(1)) << "it gave 6 and took 6";
-  for (int i = 0; i < 1200; ++i) {
-    total[1] += 1 << 30;
+  for (int i = 0; i < 40'000; ++i) {
+    total[1] += 1 << 25;
     ledger.push(1, 0.5);
     ledger.pull(1, std::as_bytes(std::span(total)), {0, 2});
     ledger.settle();
@@ -520,41 +523,85 @@ TEST(MassLedger, LittleWeightGrowsWhileSomebodyIsHeard) {
   };
   hear(0);
   ledger.push(2, 0.5);
-  hear(1 << 30);
+  hear(1 << 26);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), 0.5 + 0x1p-10, 1e-9) << "it is not little";
-  ledger.push(2, 0.998);
+  EXPECT_NEAR(ledger.weight(), 0.5 + 0x1p-14, 1e-9) << "it is not little";
+  ledger.push(2, 0.9997);
   const double little = ledger.weight();
   ledger.settle();
   EXPECT_EQ(ledger.weight(), little) << "nothing came";
-  hear(1 << 30);
+  hear(1 << 26);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), little + 0x1p-10 + 0x1p-10, 1e-9);
+  EXPECT_NEAR(ledger.weight(), little + 0x1p-14 + 0x1p-14, 1e-9);
   hear(1);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), little + 0x1p-10 + 0x1p-10, 1e-9) << "hardly anything came";
-  EXPECT_NEAR(to_double(ledger.made()), 0x1p-10, 1e-9);
+  EXPECT_NEAR(ledger.weight(), little + 0x1p-14 + 0x1p-14, 1e-9) << "hardly anything came";
+  EXPECT_NEAR(to_double(ledger.made()), 0x1p-14, 1e-9);
   std::vector<double> model(1);
   ledger.read(std::span(model));
   EXPECT_NEAR(model[0], 3, 1e-6);
 
-  hear(1 << 29);
-  ledger.push(2, 0.25);
   hear(MassLedger::Fixed{1} << 40);
   const double more = ledger.weight();
-  ASSERT_GT(more, 1);
-  ASSERT_LT(more, 1 + 0x1p-8);
+  const double given_up = (more - 1) / 8;
+  ASSERT_LT(given_up, 0x1p-14);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), more - (more - 1) / 8, 1e-9) << "not all that is above 1";
+  EXPECT_NEAR(ledger.weight(), more - given_up, 1e-9) << "not all that is above 1";
   hear(MassLedger::Fixed{1} << 40);
   const double much = ledger.weight();
+  const double rest = (0x1p-14 - given_up) * 15 / 16;  // a sixteenth was forgotten so near to 1
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), much - 0x1p-10 + (more - 1) / 8, 1e-9) << "all that was made";
-  EXPECT_NEAR(to_double(ledger.made()), 0, 1e-9);
+  EXPECT_NEAR(ledger.weight(), much - rest, 1e-9) << "all that was made";
+  EXPECT_NEAR(to_double(ledger.made()), 0x1p-14 - given_up - rest, 1e-9);
   ledger.settle();
-  EXPECT_NEAR(ledger.weight(), much - 0x1p-10 + (more - 1) / 8, 1e-9) << "once";
+  EXPECT_NEAR(ledger.weight(), much - rest, 1e-9) << "once";
   ledger.read(std::span(model));
   EXPECT_NEAR(model[0], 3, 1e-6);
+}
+
+// All may have next to nothing and be started again at once: nobody would push any more.
+TEST(MassLedger, HasALittleWeightWhereAnEdgeBeginsAgain) {
+  for (const bool balanced : {true, false}) {
+    MassLedger ledger(1, 3, balanced);
+    ledger.reset(std::span<const double>(std::vector<double>{3}));
+    for (int i = 0; i < 3; ++i) ledger.push(1, 255.0 / 256);
+    const double before = ledger.weight();
+    ledger.forget(1);
+    EXPECT_NEAR(ledger.weight(), balanced ? 0x1p-11 : before, 1e-12);
+    EXPECT_NEAR(to_double(ledger.made()), balanced ? 0x1p-11 - before : 0, 1e-9);
+    std::vector<double> model(1);
+    ledger.read(std::span(model));
+    EXPECT_NEAR(model[0], 3, 1e-3);
+  }
+}
+
+// Two neighbours of a ring, which push to each other ten times while the others do so once.
+TEST(MassLedger, NoWeightIsMadeWhereTwoAreFaster) {
+  constexpr Node kRing = 16;
+  std::vector<MassLedger> ring(kRing, MassLedger(1, kRing, true));
+  std::vector<std::map<Node, std::vector<std::byte>>> inboxes(kRing);
+  for (Node i = 0; i < kRing; ++i) {
+    for (const Node j : {(i + 1) % kRing, (i + kRing - 1) % kRing}) ring[i].open(j);
+  }
+  const auto step = [&](Node i) {
+    for (const auto& [from, total] : std::exchange(inboxes[i], {})) {
+      ring[i].pull(from, total, {0, 2});
+    }
+    ring[i].settle();
+    double left = 1;
+    for (const Node to : {(i + 1) % kRing, (i + kRing - 1) % kRing}) {
+      const auto total = ring[i].push(to, (1.0 / 3) / left);
+      inboxes[to][i] = {total.begin(), total.end()};
+      left -= 1.0 / 3;
+    }
+  };
+  for (int t = 0; t < 1000; ++t) {
+    for (int quick = 0; quick < 10; ++quick) {
+      for (const Node fast : {0U, 1U}) step(fast);
+    }
+    for (Node slow = 2; slow < kRing; ++slow) step(slow);
+  }
+  for (const MassLedger& ledger : ring) EXPECT_EQ(ledger.made(), 0U);
 }
 
 TEST(MassLedger, HoldsNoMoreWeightThanThereCanBe) {
