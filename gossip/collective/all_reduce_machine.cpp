@@ -9,9 +9,6 @@
 namespace starling::collective {
 namespace {
 
-// An event that comes so much after the time of a tick: this process did not run, and what others
-// sent meanwhile waits to be read.
-constexpr Duration kStopped = std::chrono::milliseconds(500);
 // Exchanges are recent that ended within this part of `answer`.
 constexpr int kNearParts = 3;
 constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;

@@ -27,6 +27,9 @@ class AllReduceMachine final : public Reducer {
   // A member that is further behind than this catches up by copying a model. In quick exchanges
   // it may be near all the same, by the time that they take.
   static constexpr Exchange kNear = 16;
+  // An event that comes so much after the time of a tick: this process did not run, and what others
+  // sent meanwhile waits to be read.
+  static constexpr Duration kStopped = std::chrono::milliseconds(500);
 
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
   // Begin will be of, or before. `absent`: not waited for until they are heard.
@@ -62,6 +65,11 @@ class AllReduceMachine final : public Reducer {
   // Whom this member waits for, if for a single one.
   std::optional<Member> waiting_for() const {
     return current_ ? current_->waiting_for() : std::nullopt;
+  }
+  // Since when all others owe an answer whether they are there; none: they were not asked, or were
+  // judged by it.
+  std::optional<TimePoint> others_asked_at() const {
+    return current_ ? current_->probed_at : std::nullopt;
   }
   Memory memory() const override { return memory_; }
   bool is_explainable(Progress at) const override { return claims_.is_explainable(at, now_); }

@@ -62,7 +62,7 @@ void GroupReduceMachine::begin_now() {
   give(exchange, Begin{.at = of_machine(exchange),
                        .input = begin.input,
                        .distance_max = begin.distance_max,
-                       .was_away = exchange < away_until_});
+                       .was_away = exchange < away_until_ || has_put_off(exchange)});
   for (Member place = 0; busy_ && place < group.members.size(); ++place) {
     if (claims_.has(group.members[place])) pass_over_further(place);
   }
@@ -88,6 +88,12 @@ void GroupReduceMachine::forget_groups(Exchange former) {
     }
     return (of + kKept < at_.exchange && of != ended_last_) || of > last;
   });
+}
+
+// Who registered for it while we were too far behind does so again only if it is asked.
+bool GroupReduceMachine::has_put_off(Exchange exchange) const {
+  return std::ranges::any_of(put_off_,
+                             [exchange](const auto& of) { return of.second == exchange; });
 }
 
 // Who waits for us in an exchange that the copied model has passed.

@@ -46,6 +46,7 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
 std::vector<Action> GroupReduceMachine::on(Event event, TimePoint now) {
   now_ = now;
   std::visit([this](auto& e) { handle(e); }, event);
+  ask_next_groups();
   return std::exchange(actions_, {});
 }
 
@@ -56,6 +57,7 @@ std::optional<TimePoint> GroupReduceMachine::next_deadline() const {
     if (time) due = std::min(due.value_or(*time), *time);
   };
   if (busy_) sooner(claims_.looks_at());
+  sooner(judges_next_at());
   for (const auto& [exchange, group] : groups_) sooner(group.machine.next_deadline());
   return due;
 }
@@ -140,30 +142,41 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   const bool is_answer = is_one_of<reduce::Wait, reduce::NotYet>(note.what);
   const bool asks =
       is_one_of<reduce::Register, reduce::Ask, reduce::AskProgress, reduce::Want>(note.what);
+  Peer& peer = peers_[came.from];
+  const bool is_near = exchange + AllReduceMachine::kNear >= at_.exchange;
+  const bool was_asked = is_near && std::exchange(peer.is_asked, false);
   if (is_answer && find(exchange) == nullptr) return;
-  if (!is_answer && exchange + AllReduceMachine::kNear >= at_.exchange) {
-    peers_[came.from].missed = 0;
-    peers_[came.from].came_near = true;
+  if (!is_answer && is_near) {
+    peer.missed = 0;
+    peer.came_near = true;
   }
   if (!is_answer && one_gives_way(came.from, note.at, asks)) return;
   hear_that_it_runs(came.from, exchange);
   if (held_ && !is_starting_) begin_now();
-  if (std::holds_alternative<reduce::Ahead>(note.what)) return hear_of_further(came.from, note.at);
+  if (std::holds_alternative<reduce::Ahead>(note.what)) {
+    // Else who waits for a liar would leave it for those that do not, and not charge it.
+    if (was_asked) return;
+    return hear_of_further(came.from, note.at);
+  }
   if (exchange > at_.exchange + ahead_max() && find(exchange) == nullptr) {
     // It waits for us a while, since we are here, and so does not run away.
     if (asks) {
-      put_off_[came.from] = exchange;
+      if (!std::holds_alternative<reduce::AskProgress>(note.what)) put_off_[came.from] = exchange;
       send(came.from, exchange, note.attempt, reduce::Wait{});
     }
     return hear_of_further(came.from, note.at);
   }
   const bool is_past = exchange < at_.exchange;
   const bool is_forgotten = is_past && find(exchange) == nullptr;
-  const auto place = is_forgotten ? std::nullopt : open(exchange).place_of(came.from);
-  if (!place) {  // or it asks all members, whatever group they are in
-    if (asks && is_past) tell_where_we_are(came.from);
+  if (is_forgotten || !std::ranges::binary_search(own_group(exchange), came.from)) {
+    if (asks && is_past) {
+      tell_where_we_are(came.from);
+    } else if (std::holds_alternative<reduce::AskProgress>(note.what)) {
+      send(came.from, exchange, note.attempt, reduce::Wait{});
+    }
     return;
   }
+  const auto place = open(exchange).place_of(came.from);
   note.at = of_machine(exchange);
   give(exchange, NoteReceived{*place, std::move(note)});
 }
@@ -179,6 +192,7 @@ void GroupReduceMachine::handle(PieceReceived& came) {
 }
 
 void GroupReduceMachine::handle(Tick&) {
+  judge_next_groups();
   if (held_ && now_ >= held_until_) begin_now();
   if (busy_ && claims_.looks_at() && now_ >= *claims_.looks_at()) look_ahead();
   for (auto& [exchange, group] : groups_) {

@@ -75,6 +75,7 @@ class GroupReduceMachine final : public Reducer {
     bool came_near = true;  // since its link was made; who only dials again and again does not
     // Exchanges that ended without it since one ended with it, although it said that it is further.
     unsigned not_followed = 0;
+    bool is_asked = false;  // whether it is there; it was not heard since
     bool is_missing() const { return missed >= kMissedMax; }
   };
 
@@ -115,7 +116,13 @@ class GroupReduceMachine final : public Reducer {
   void hear_that_it_runs(Member from, Exchange exchange);
   void begin_now();
   void forget_groups(Exchange former);
+  bool has_put_off(Exchange exchange) const;
   void tell_put_off();
+
+  // Who of the next groups is silent (group_reduce_silent.cpp).
+  void ask_next_groups();
+  std::optional<TimePoint> judges_next_at() const;
+  void judge_next_groups();
 
   // Who is elsewhere (group_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress theirs);
@@ -157,6 +164,8 @@ class GroupReduceMachine final : public Reducer {
   Exchange away_until_ = 0;
   // Who asked for something of an exchange that we were too far behind for: of the last one.
   std::map<Member, Exchange> put_off_;
+  std::optional<TimePoint> next_asked_at_;   // those of the next groups, and not judged yet
+  std::optional<TimePoint> next_judged_at_;  // they were, last
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;
   TimePoint returns_again_at_{};  // not before

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is silent is found by all in one wait: while a member waits long for one, it asks those of
+// its next groups whether they are there. Else each would find it only once it is drawn with it,
+// one after the other, and those that wait for them would wait again and again.
+#include <algorithm>
+#include <utility>
+
+#include "gossip/collective/group_reduce_machine.h"
+
+namespace starling::collective {
+
+// Each time that those of the exchange at hand are asked.
+void GroupReduceMachine::ask_next_groups() {
+  const Group* const group = busy_ ? find(at_.exchange) : nullptr;
+  const auto asked_at = group != nullptr ? group->machine.others_asked_at() : std::nullopt;
+  if (!asked_at || next_asked_at_ || (next_judged_at_ && *asked_at < *next_judged_at_)) return;
+  next_asked_at_ = now_;
+  for (Exchange exchange = at_.exchange + 1; exchange <= at_.exchange + kAhead; ++exchange) {
+    for (const Member member : own_group(exchange)) {
+      Peer& peer = peers_[member];
+      if (member == self_ || group->place_of(member) || peer.is_missing() || !peer.met ||
+          std::exchange(peer.is_asked, true)) {
+        continue;
+      }
+      send(member, at_.exchange, 0, reduce::AskProgress{});
+    }
+  }
+}
+
+std::optional<TimePoint> GroupReduceMachine::judges_next_at() const {
+  return next_asked_at_ ? std::optional(*next_asked_at_ + piece_wait() / 2) : std::nullopt;
+}
+
+void GroupReduceMachine::judge_next_groups() {
+  const auto due = judges_next_at();
+  if (!due || now_ < *due) return;
+  // Answers may wait to be read then.
+  const bool has_stopped = now_ > *due + AllReduceMachine::kStopped;
+  for (Peer& peer : peers_) {
+    if (std::exchange(peer.is_asked, false) && !has_stopped) peer.missed = kMissedMax;
+  }
+  next_asked_at_.reset();
+  next_judged_at_ = now_;
+}
+
+}  // namespace starling::collective
