@@ -10,6 +10,7 @@
 
 #include "core/base/durable_file.h"
 #include "edge_client/edge_options.h"
+#include "gossip/peer/checkpoint.h"
 
 namespace starling::edge_client {
 namespace {
@@ -42,8 +43,9 @@ bool is_same_client(const StateDirectory& state) {
 Result<void> install_replacement(const StateDirectory& state) {
   // A checkpoint of the former identity may lie far ahead of its network (it trained on while it
   // was revoked), and would be where the others go on from.
-  std::vector<fs::path> removed = {state.gossip() / "checkpoint.safetensors",
-                                   state.gossip() / "fallback"};
+  std::vector<fs::path> removed =
+      gossip::checkpoint_files(state.gossip() / "checkpoint.safetensors");
+  removed.push_back(state.gossip() / "fallback");
   // Its updates and its strategies' states, on which the server's state builds, are those of the
   // same client of the same federation; they name the run that they belong to.
   if (!is_same_client(state)) removed.push_back(state.pending());

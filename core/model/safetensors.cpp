@@ -270,19 +270,28 @@ Error too_large(std::uint64_t bytes, std::uint64_t bytes_max) {
                                         " are allowed here");
 }
 
+// What stands before the values: the length and the JSON.
+Result<Bytes> read_beginning(DiskFile& file) {
+  Bytes beginning(std::min<std::uint64_t>(kLengthBytes, file.size()));
+  STARLING_TRY(file.read(0, beginning));
+  STARLING_ASSIGN(const std::uint64_t length, header_length(beginning, file.size()));
+  beginning.resize(kLengthBytes + length);
+  STARLING_TRY(file.read(kLengthBytes, MutableByteView(beginning).subspan(kLengthBytes)));
+  return beginning;
+}
+
+Result<Header> parse_beginning(ByteView beginning, std::uint64_t file_bytes) {
+  return parse_header(as_text(beginning.subspan(kLengthBytes)), file_bytes - beginning.size());
+}
+
 Result<SafetensorsFile> load_file(DiskFile& file, const SafetensorsOptions& options) {
   if (file.size() > options.file_bytes_max) return too_large(file.size(), options.file_bytes_max);
-  Bytes first(std::min<std::uint64_t>(kLengthBytes, file.size()));
-  STARLING_TRY(file.read(0, first));
-  STARLING_ASSIGN(const std::uint64_t length, header_length(first, file.size()));
-  Bytes header(length);
-  STARLING_TRY(file.read(kLengthBytes, header));
-  const std::uint64_t data_begin = kLengthBytes + length;
-  STARLING_ASSIGN(Header parsed, parse_header(as_text(header), file.size() - data_begin));
+  STARLING_ASSIGN(const Bytes beginning, read_beginning(file));
+  const std::uint64_t data_begin = beginning.size();
+  STARLING_ASSIGN(Header parsed, parse_beginning(beginning, file.size()));
   STARLING_CHECK(!options.hash_file || !options.expected);
   Sha256 digest;
-  digest.update(first);
-  digest.update(header);
+  digest.update(beginning);
   const auto read = [&](std::size_t offset, std::span<float> to) -> Result<void> {
     STARLING_TRY(file.read(data_begin + offset * sizeof(float), std::as_writable_bytes(to)));
     if (options.hash_file) digest.update(as_bytes(std::span<const float>(to)));
@@ -328,6 +337,15 @@ Result<Parameters> read_safetensors(const std::filesystem::path& path,
                                     const SafetensorsOptions& options) {
   STARLING_ASSIGN(SafetensorsFile file, load_safetensors(path, options));
   return std::move(file.parameters);
+}
+
+Result<Metadata> load_safetensors_metadata(Disk& disk, const std::filesystem::path& path) {
+  STARLING_ASSIGN(const auto file, disk.open(path));
+  const auto beginning = read_beginning(*file);
+  if (!beginning) return beginning.error().within(path.string());
+  auto header = parse_beginning(*beginning, file->size());
+  if (!header) return header.error().within(path.string());
+  return std::move(header->metadata);
 }
 
 Bytes safetensors_header(const Layout& layout, const Metadata& metadata) {

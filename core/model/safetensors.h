@@ -46,6 +46,11 @@ struct SafetensorsFile {
 [[nodiscard]] Result<Parameters> read_safetensors(const std::filesystem::path& path,
                                                   const SafetensorsOptions& options = {});
 
+// The metadata alone, of which a caller may need one entry; the values are not read. Fails as
+// load_safetensors() does.
+[[nodiscard]] Result<Metadata> load_safetensors_metadata(Disk& disk,
+                                                         const std::filesystem::path& path);
+
 // What stands before the values: length and JSON header, padded to 8 bytes.
 Bytes safetensors_header(const Layout& layout, const Metadata& metadata);
 

@@ -42,6 +42,11 @@ std::filesystem::path state_path(std::filesystem::path path) {
   return path.replace_extension(".state");
 }
 
+// Of a state whose model may not be in place.
+std::filesystem::path new_state_path(std::filesystem::path path) {
+  return path.replace_extension(".state.new");
+}
+
 model::Metadata support_of(const Checkpoint& checkpoint) {
   const protocol::Support& support = checkpoint.support;
   model::Metadata said;
@@ -80,15 +85,64 @@ std::vector<std::string_view> words(std::string_view line) {
   return result;
 }
 
-Result<void> write(Disk& disk, const std::filesystem::path& path, const Checkpoint& checkpoint,
-                   const std::shared_ptr<const model::Layout>& layout) {
-  model::Metadata metadata = {{kRun, checkpoint.run},
-                              {kExchange, std::to_string(checkpoint.exchange)},
-                              {kDigest, digest_of(checkpoint)}};
+Result<void> write_model(Disk& disk, const std::filesystem::path& path,
+                         const Checkpoint& checkpoint, const std::string& digest,
+                         const std::shared_ptr<const model::Layout>& layout) {
+  model::Metadata metadata = {
+      {kRun, checkpoint.run}, {kExchange, std::to_string(checkpoint.exchange)}, {kDigest, digest}};
   metadata.merge(support_of(checkpoint));
   const Bytes header = model::safetensors_header(*layout, metadata);
   const SharedBytes parts[] = {{nullptr, header}, {nullptr, as_bytes(std::span(checkpoint.model))}};
   return disk.write(path, parts);
+}
+
+// `model`: the digest of the checkpoint that the state is of.
+Result<void> write_state(Disk& disk, const std::filesystem::path& path, const KeptState& state,
+                         const std::string& model) {
+  const std::string line =
+      fmt::format("{} {} {} {} {}\n", kMagic, kVersion, state.algorithm, state.epoch, model);
+  Sha256 hash;
+  hash.update(as_bytes(line));
+  hash.update(state.bytes);
+  const Sha256Digest digest = std::move(hash).finish();
+  const SharedBytes parts[] = {
+      {nullptr, as_bytes(line)}, {nullptr, state.bytes}, {nullptr, digest.bytes()}};
+  return disk.write(path, parts);
+}
+
+// The digest of the model that the state at `path` was kept with, as its first line says.
+Result<std::string> model_of_state(Disk& disk, const std::filesystem::path& path) {
+  STARLING_ASSIGN(const auto file, disk.open(path));
+  Bytes begin(std::min<std::uint64_t>(file->size(), kLineBytesMax));
+  STARLING_TRY(file->read(0, begin));
+  const std::string_view text = as_text(begin);
+  const auto said = words(text.substr(0, text.find('\n')));
+  if (said.size() != 5 || said[0] != kMagic) return damaged_state(path);
+  return std::string(said[4]);
+}
+
+// The digest that the checkpoint at `path` says it has.
+Result<std::string> digest_in(Disk& disk, const std::filesystem::path& path) {
+  STARLING_ASSIGN(const model::Metadata metadata, model::load_safetensors_metadata(disk, path));
+  const auto digest = metadata.find(kDigest);
+  if (digest == metadata.end()) return damaged(path);
+  return digest->second;
+}
+
+// Finishes what save_checkpoint() began: a new state whose model is in place replaces the former
+// state, and one whose model was never written is removed. A file that cannot be read is of no use
+// to a peer, so it counts as absent, unless the system is only short of memory or descriptors.
+Result<void> settle(Disk& disk, const std::filesystem::path& path) {
+  const auto of = model_of_state(disk, new_state_path(path));
+  if (!of && of.error().code() == "file-missing") return {};
+  if (!of && of.error().kind() == ErrorKind::kOverloaded) return of.error();
+  const auto model = digest_in(disk, path);
+  if (!model && model.error().kind() == ErrorKind::kOverloaded) return model.error();
+  if (!of || !model || *of != *model) return disk.remove(new_state_path(path));
+  // Of renames that were not synced, a power cut may keep any. It must not keep this one and undo
+  // the model's, after which the process may have been killed.
+  STARLING_TRY(disk.sync(path.parent_path()));
+  return disk.rename(new_state_path(path), state_path(path));
 }
 
 }  // namespace
@@ -97,24 +151,27 @@ Result<void> write(Disk& disk, const std::filesystem::path& path, const Checkpoi
 Result<void> save_model(Disk& disk, const std::filesystem::path& path, Checkpoint checkpoint,
                         const std::shared_ptr<const model::Layout>& layout) {
   checkpoint.support.quorum_seconds = 0;
-  return write(disk, path, checkpoint, layout);
+  return write_model(disk, path, checkpoint, digest_of(checkpoint), layout);
 }
 
-// The state first: after a crash in between, the older model finds no state of its own.
+// The model's rename decides which pair is in force. Both states exist before and after it.
 Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
                              const Checkpoint& checkpoint,
                              const std::shared_ptr<const model::Layout>& layout) {
-  const KeptState& state = checkpoint.state;
-  const std::string line = fmt::format("{} {} {} {} {}\n", kMagic, kVersion, state.algorithm,
-                                       state.epoch, digest_of(checkpoint));
-  Sha256 hash;
-  hash.update(as_bytes(line));
-  hash.update(state.bytes);
-  const Sha256Digest digest = std::move(hash).finish();
-  const SharedBytes parts[] = {
-      {nullptr, as_bytes(line)}, {nullptr, state.bytes}, {nullptr, digest.bytes()}};
-  STARLING_TRY(disk.write(state_path(path), parts));
-  return write(disk, path, checkpoint, layout);
+  const std::string digest = digest_of(checkpoint);
+  STARLING_TRY(settle(disk, path));
+  // Nor may it keep the new state's rename and undo that of the former state, by which that left
+  // the name that the new one takes.
+  STARLING_TRY(disk.sync(path.parent_path()));
+  STARLING_TRY(write_state(disk, new_state_path(path), checkpoint.state, digest));
+  const auto written = write_model(disk, path, checkpoint, digest, layout);
+  // After a failure too, so that a useless state does not fill the disk until the next attempt.
+  const auto settled = settle(disk, path);
+  return written ? settled : written;
+}
+
+std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& path) {
+  return {path, state_path(path), new_state_path(path)};
 }
 
 Result<Checkpoint> load_checkpoint(Disk& disk, const std::filesystem::path& path,
@@ -147,7 +204,9 @@ Result<Checkpoint> load_checkpoint(Disk& disk, const std::filesystem::path& path
 
 Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                              const Checkpoint& checkpoint, const std::string& algorithm) {
-  const auto where = state_path(path);
+  const std::string model = digest_of(checkpoint);
+  const auto of_new = model_of_state(disk, new_state_path(path));
+  const auto where = of_new && *of_new == model ? new_state_path(path) : state_path(path);
   STARLING_ASSIGN(const Bytes file, read_file(disk, where, kStateBytesMax));
   if (file.size() < Sha256Digest::kBytes) return damaged_state(where);
   const ByteView all = file;
@@ -174,7 +233,7 @@ Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                                                "peer goes on with the model alone",
                                                where.string(), state.algorithm, algorithm));
   }
-  if (said[4] != digest_of(checkpoint)) {
+  if (said[4] != model) {
     return rejected("state-other", where.string() +
                                        " was not kept with this model; the peer goes "
                                        "on with the model alone");

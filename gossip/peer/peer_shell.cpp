@@ -96,6 +96,7 @@ void PeerShell::handle(peer::Event&& event) {
 
 Result<void> PeerShell::start() {
   STARLING_TRY(world_.disk.make_directory(options_.directory, Disk::Access::kOwner));
+  sweep_temporaries(world_.disk, options_.directory);  // each may be as large as the model
   auto kept = load_held_roster(world_.disk, options_.directory, world_.identity);
   if (kept) {
     if (*kept) {

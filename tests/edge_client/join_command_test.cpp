@@ -75,13 +75,13 @@ TEST_F(JoinCommandTest, MakesAStateDirectoryThatIsReadyToStart) {
 TEST_F(JoinCommandTest, AReplacementDoesNotGoOnFromTheFormerCheckpoint) {
   ASSERT_EQ(code(new_token()), "cam-7");
   fs::create_directories(state_.path / "gossip");
-  for (const char* name : {"checkpoint.safetensors", "model.safetensors", "fallback"}) {
-    std::ofstream(state_.path / "gossip" / name) << "floats";
-  }
+  const std::vector<const char*> former = {"checkpoint.safetensors", "checkpoint.state",
+                                           "checkpoint.state.new", "fallback"};
+  for (const char* name : former) std::ofstream(state_.path / "gossip" / name) << "floats";
+  std::ofstream(state_.path / "gossip" / "model.safetensors") << "floats";
   std::ofstream(state_.pending() / "1.state") << "of the former federation's run 1";
   ASSERT_EQ(code(new_token("cam-8"), true), "cam-8");
-  EXPECT_FALSE(fs::exists(state_.path / "gossip" / "checkpoint.safetensors"));
-  EXPECT_FALSE(fs::exists(state_.path / "gossip" / "fallback"));
+  for (const char* name : former) EXPECT_FALSE(fs::exists(state_.path / "gossip" / name)) << name;
   EXPECT_TRUE(fs::is_directory(state_.pending()));
   EXPECT_TRUE(fs::is_empty(state_.pending()));
   EXPECT_TRUE(fs::exists(state_.path / "gossip" / "model.safetensors"));

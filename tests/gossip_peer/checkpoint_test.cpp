@@ -9,6 +9,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/durable_file.h"
+#include "core/model/safetensors.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_world.h"
 #include "tests/support/temporary_directory.h"
@@ -113,8 +114,30 @@ TEST_F(Checkpoints, AStateIsOfOneModelAndOneAlgorithm) {
   EXPECT_EQ(state_code(), "file-missing");
 }
 
-// A crash after the new state and before the new model: the old model, without a state.
-TEST_F(Checkpoints, ACrashBetweenTheTwoFilesLeavesTheOlderModel) {
+// As earlier versions left them: with what was not 0 of the support only, and no other file.
+TEST_F(Checkpoints, OfAnEarlierVersionAreLoaded) {
+  const std::string digest = "822993286ff4bb1a33dfc929b6b42745b7eab714af9e74d8225660621b62af17";
+  const Bytes header = model::safetensors_header(
+      *layout, {{"run", "run 1"}, {"exchange", "42"}, {"backed", "40"}, {"sha256", digest}});
+  const ByteView of_model[] = {header, as_bytes(std::span<const float>(kept.model))};
+  ASSERT_TRUE(write_durably(path, of_model));
+  const std::string state = "starling-state 1 diloco 3 " + digest + "\nmomentum";
+  const Sha256Digest state_digest = sha256(as_bytes(state));
+  const ByteView of_state[] = {as_bytes(state), state_digest.bytes()};
+  ASSERT_TRUE(write_durably(beside, of_state));
+  const auto loaded = load_checkpoint(disk, path, layout);
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(loaded->exchange, 42U);
+  EXPECT_EQ(loaded->support, protocol::Support{.backed = 40});
+  EXPECT_EQ(loaded->model, kept.model);
+  const auto found = load_state(disk, path, *loaded, "diloco");
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->epoch, 3U);
+  EXPECT_EQ(as_text(found->bytes), "momentum");
+}
+
+// A crash of an earlier version after the new state and before the new model.
+TEST_F(Checkpoints, AnEarlierVersionsModelWithoutItsStateIsLoaded) {
   const Bytes older = *read_file(path, 1 << 20);
   Checkpoint newer = kept;
   newer.exchange = 43;

@@ -239,6 +239,54 @@ TEST(PeerWorlds, AFullDiskAtTheEndLosesNothingOnceItHasRoom) {
   world.run_until([&] { return keeps() && problem().empty(); }, 10min, "it is kept");
 }
 
+// One world after the other: the second peer's process is killed at the first, second, ... change
+// of a file whose name begins with `of`, and started again, until there are no more changes.
+void kill_at_each_change(const NetOptions& options, const std::string& of, int changes_min,
+                         const std::function<void(PeerWorld& world)>& then) {
+  using DiskFault = sim::SimulatedDisk::Fault;
+  for (const DiskFault fault :
+       {DiskFault::kCrashBefore, DiskFault::kTornWrite, DiskFault::kCrashAfter}) {
+    for (int change = 1;; ++change) {
+      SCOPED_TRACE(fmt::format("fault {} at change {}", static_cast<int>(fault), change));
+      PeerWorld world(options, 1);
+      world.phase = [] { return 100ms; };
+      world.options.checkpoint_every = 300ms;
+      world.begin();
+      int changes = 0;
+      world.disturb_disk(1, [&](const auto& path) {
+        const bool is_meant = path.filename().string().starts_with(of);
+        return is_meant && ++changes == change ? fault : DiskFault::kNone;
+      });
+      world.run_to_end();
+      if (world.peers[1]->kills == 0) {
+        EXPECT_GT(change, changes_min);
+        break;
+      }
+      then(world);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(PeerWorlds, AKillWithinACheckpointLosesNoState) {
+  NetOptions options = testing::small_network("exponential", 3, "diloco");
+  options.run.steps = 20;
+  kill_at_each_change(options, "checkpoint.", 6, [](PeerWorld& world) {
+    EXPECT_THAT(world.said(1), Not(Contains(HasSubstr("state")))) << world.status();
+  });
+}
+
+TEST(PeerWorlds, AKillWhileTheLastModelIsWrittenIsMadeGood) {
+  kill_at_each_change(
+      testing::small_network_of_steps(4, "ring", 4), "model.", 1, [](PeerWorld& world) {
+        world.run_for(1min);
+        std::vector<std::string> names;
+        for (const auto& entry : *world.peers[1]->disk.list("gossip")) names.push_back(entry.name);
+        EXPECT_THAT(names, ::testing::ElementsAre("checkpoint.safetensors", "checkpoint.state",
+                                                  "model.safetensors", "roster"));
+      });
+}
+
 // A loss ends an era of the state that neighbours share; messages of different eras are not mixed.
 TEST(PeerWorlds, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
   for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {

@@ -189,6 +189,23 @@ TEST(Safetensors, SurvivesAnyDamagedByte) {
   }
 }
 
+TEST(Safetensors, MetadataIsReadAlone) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model.safetensors";
+  SystemDisk disk;
+  EXPECT_EQ(load_safetensors_metadata(disk, path).error().code(), "file-missing");
+  ASSERT_TRUE(write_safetensors(path, Parameters(small_layout()), {{"round", "3"}}));
+  EXPECT_EQ(load_safetensors_metadata(disk, path).value(), (Metadata{{"round", "3"}}));
+  const Bytes whole = read_file(path, 1000).value();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    ASSERT_TRUE(write_durably(path, ByteView(whole).first(size)));
+    const auto cut = load_safetensors_metadata(disk, path);
+    ASSERT_FALSE(cut) << size;
+    EXPECT_EQ(cut.error().code(), "bad-safetensors") << size;
+    EXPECT_NE(cut.error().message().find(path.string()), std::string::npos) << size;
+  }
+}
+
 TEST(Safetensors, FilesThatCannotBeReadAreNamed) {
   const testing::TemporaryDirectory directory;
   EXPECT_EQ(load_safetensors(directory.path() / "absent").error().code(), "file-missing");
