@@ -259,7 +259,12 @@ void WorldInvariants::starting(std::size_t index) {
   PeerWorld::Peer& device = *world_.peers[index];
   auto held = gossip::load_checkpoint(device.disk, "gossip/checkpoint.safetensors",
                                       world_.experiment.layout());
-  if (held) process.held = std::move(*held);
+  if (held) {
+    const auto state = gossip::load_state(device.disk, "gossip/checkpoint.safetensors", *held,
+                                          std::string(world_.experiment.plan.traits.name));
+    if (!state) fail(name(index) + " has lost its state: " + state.error().message());
+    process.held = std::move(*held);
+  }
   const auto roster = gossip::load_held_roster(device.disk, "gossip", *device.identity);
   if (roster && *roster) {
     process.held_epoch = (*roster)->roster().epoch;
