@@ -178,15 +178,18 @@ Result<identity::CertificateAuthority> load_authority(const SignFlags& flags) {
 
 Result<identity::Credentials> make_issuer(const identity::CertificateAuthority& authority,
                                           WallTime now) {
-  return authority.issue_credentials(
-      {.role = identity::Role::kIssuer, .name = "owner", .lifetime = std::chrono::hours(1)}, now);
+  return authority.issue_credentials({.role = identity::Role::kIssuer,
+                                      .name = std::string(identity::kOwnerName),
+                                      .lifetime = std::chrono::hours(1)},
+                                     now);
 }
 
 // The roster that is at --to already; it is replaced only where it is of this federation.
 Result<std::optional<identity::SignedRoster>> load_kept(
     const SignFlags& flags, const identity::CertificateAuthority& authority) {
-  auto kept = identity::SignedRoster::load(flags.to, std::span(&authority.certificate(), 1),
-                                           authority.federation());
+  auto kept =
+      identity::SignedRoster::load(flags.to, std::span(&authority.certificate(), 1),
+                                   authority.federation(), identity::RosterOrigin::kOwnDisk);
   if (kept) return std::optional(*std::move(kept));
   if (kept.error().code() == "file-missing") return std::optional<identity::SignedRoster>();
   return kept.error().with_message(kept.error().message() +

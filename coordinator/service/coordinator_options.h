@@ -137,7 +137,7 @@ void describe(V& visit, EnrolSettings& o) {
                   .min = 60,
                   .max = 315'360'000});
   visit("server-lifetime", o.server_lifetime,
-        FieldInfo{.help = "life of the coordinator's own certificate, which it renews in time",
+        FieldInfo{.help = "life of the coordinator's own certificates, which it renews in time",
                   .min = 60,
                   .max = 315'360'000});
   visit("exchange", o.exchange,

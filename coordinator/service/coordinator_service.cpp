@@ -402,7 +402,8 @@ Result<void> CoordinatorService::Impl::start() {
 Result<std::shared_ptr<const net::TlsContext>> CoordinatorService::Impl::make_tls() {
   STARLING_ASSIGN(const auto credentials,
                   server_credentials(state, authority, settings, clock.wall_now()));
-  gossip->set_credentials(credentials);
+  STARLING_ASSIGN(auto issuer, issuer_credentials(state, authority, settings, clock.wall_now()));
+  gossip->set_credentials(std::move(issuer));
   return make_service_tls(credentials, authority.federation(), clock, registry);
 }
 

@@ -85,8 +85,8 @@ const identity::Roster* GossipIssuer::roster() const {
 }
 
 void GossipIssuer::resume() {
-  auto kept =
-      identity::SignedRoster::load(parts_.state.roster(), credentials_->authorities, federation_);
+  auto kept = identity::SignedRoster::load(parts_.state.roster(), credentials_->authorities,
+                                           federation_, identity::RosterOrigin::kOwnDisk);
   if (!kept && kept.error().code() == "file-missing") return;
   const Result<void> published = kept ? desk_.publish(*std::move(kept)) : kept.error();
   if (published) {
@@ -259,11 +259,31 @@ Result<void> GossipIssuer::stop() {
   return {};
 }
 
+Result<identity::SignedRoster> GossipIssuer::sign(const identity::Roster& roster) const {
+  auto made = identity::SignedRoster::sign(roster, *credentials_);
+  if (made || made.error().code() != "roster-revoked") return made;
+  return made.error().with_message(fmt::format(
+      "the key with which this service signs rosters is revoked ({}): remove issuer-key.pem and "
+      "issuer-certificate.pem in {} and start the service again, which makes others",
+      credentials_->certificate.public_key_digest().hex(), parts_.state.authority().string()));
+}
+
+// No device that does not hold it yet takes a roster that an earlier version signed with its
+// server's key. One that the owner signed waits for half of its life: it may have to reach members
+// that take none of this service, because a thief revoked its key.
+bool GossipIssuer::is_due(const identity::SignedRoster& roster) const {
+  const identity::Roster& said = roster.roster();
+  const WallTime now = parts_.clock.wall_now();
+  if (now >= said.issued + (said.expires - said.issued) / 2) return true;
+  const bool by_earlier_version = roster.signer().role != identity::Role::kIssuer;
+  return by_earlier_version && now > said.issued;  // else it would not be the newer one
+}
+
 Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifetime) {
   const bool renewal = roster() && roster()->epoch == roster_to_sign.epoch;
   roster_to_sign.issued = parts_.clock.wall_now();
   roster_to_sign.expires = roster_to_sign.issued + in_milliseconds(lifetime);
-  STARLING_ASSIGN(auto made, identity::SignedRoster::sign(roster_to_sign, *credentials_));
+  STARLING_ASSIGN(auto made, sign(roster_to_sign));
   STARLING_TRY(make_directory(parts_.state.roster().parent_path()));
   STARLING_TRY(made.save(parts_.state.roster()));
   if (!renewal) {
@@ -387,9 +407,7 @@ Result<void> GossipIssuer::refresh_now() {
     next.members = std::move(listed);
     return issue(std::move(next), lifetime);
   }
-  if (parts_.clock.wall_now() >= current.issued + in_milliseconds(lifetime / 2)) {
-    return issue(std::move(next), lifetime);
-  }
+  if (is_due(*desk_.roster())) return issue(std::move(next), lifetime);
   set_alarm(lifetime);
   return {};
 }

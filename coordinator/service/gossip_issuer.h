@@ -49,10 +49,11 @@ class GossipIssuer {
 
   GossipIssuer(const Parts& parts, std::string federation, Handlers handlers);
 
-  // Who signs from now on; before the rest.
+  // Who signs from now on, with the role of an issuer; before the rest.
   void set_credentials(identity::Credentials credentials);
-  // Publishes what an earlier process kept, with the members of today. A file that cannot be
-  // verified is an error of start() and stop() from then on: its epoch is not known.
+  // Publishes what an earlier process kept, with the members of today; one that an earlier version
+  // signed with its server's key is renewed at once. A file that cannot be verified is an error of
+  // start() and stop() from then on: its epoch is not known.
   void resume();
 
   // Begins a run with all admitted clients that can train its model (judge_members), in place of an
@@ -101,6 +102,10 @@ class GossipIssuer {
   Result<LeftOut> remove_unfit(const Settings& settings, const identity::Roster* of,
                                std::vector<identity::RosterMember>& members) const;
   void set_left_out(LeftOut left_out);
+  // "roster-revoked" where `roster` revokes the service's own key, with what to do about it.
+  [[nodiscard]] Result<identity::SignedRoster> sign(const identity::Roster& roster) const;
+  // Whether it is to be renewed: at half of its life, or because no issuer signed it.
+  bool is_due(const identity::SignedRoster& roster) const;
   // Signs, keeps, publishes.
   Result<void> issue(identity::Roster roster, Duration lifetime);
   Result<void> refresh_now();

@@ -10,6 +10,7 @@
 namespace starling::coordinator {
 namespace {
 
+// Of both. As an issuer's it must not be identity::kOwnerName, which may take revocations back.
 constexpr const char* kName = "coordinator";
 
 // What devices dial, and what commands beside the service do.
@@ -24,20 +25,29 @@ std::vector<std::string> addresses_of(const CoordinatorSettings& settings) {
   return addresses;
 }
 
-// As a device would judge it.
+bool is_valid(const identity::Certificate& certificate,
+              const identity::CertificateAuthority& authority, identity::Side side,
+              const identity::PeerPolicy& policy) {
+  return identity::verify_peer(std::span(&certificate, 1), std::span(&authority.certificate(), 1),
+                               side, policy)
+      .has_value();
+}
+
+// As a device would judge it: a server at each of its addresses, an issuer by its role.
 bool is_good(const identity::Certificate& certificate,
              const identity::CertificateAuthority& authority,
-             const std::vector<std::string>& addresses, WallTime now) {
+             const identity::CertificateProfile& profile, WallTime now) {
   if (is_due_for_renewal(certificate, now)) return false;
-  return std::ranges::all_of(addresses, [&](const std::string& address) {
-    const identity::PeerPolicy policy{
-        .federation = authority.federation(),
-        .roles = {identity::Role::kCoordinator},
-        .address = address,
-        .time = [now] { return identity::VerificationTime{.now = now}; }};
-    return identity::verify_peer(std::span(&certificate, 1), std::span(&authority.certificate(), 1),
-                                 identity::Side::kServer, policy)
-        .has_value();
+  identity::PeerPolicy policy{.federation = authority.federation(),
+                              .roles = {profile.role},
+                              .name = profile.name,
+                              .time = [now] { return identity::VerificationTime{.now = now}; }};
+  if (profile.addresses.empty()) {
+    return is_valid(certificate, authority, identity::Side::kClient, policy);
+  }
+  return std::ranges::all_of(profile.addresses, [&](const std::string& address) {
+    policy.address = address;
+    return is_valid(certificate, authority, identity::Side::kServer, policy);
   });
 }
 
@@ -48,6 +58,30 @@ Duration lifetime_until_end_of(const identity::Certificate& earlier,
                                const CoordinatorSettings& settings, WallTime now) {
   const Duration longest = settings.enrol.certificate_lifetime + settings.enrol.server_lifetime;
   return std::min<Duration>(earlier.validity().not_after - now, longest);
+}
+
+// In ca/ under the names WHAT-key.pem and WHAT-certificate.pem.
+Result<identity::Credentials> kept_credentials(const StateDirectory& state, const std::string& what,
+                                               const identity::CertificateAuthority& authority,
+                                               identity::CertificateProfile profile,
+                                               const CoordinatorSettings& settings, WallTime now) {
+  const auto key_file = state.authority() / (what + "-key.pem");
+  const auto certificate_file = state.authority() / (what + "-certificate.pem");
+  auto key = identity::PrivateKey::load(key_file);
+  auto certificate = identity::Certificate::load(certificate_file);
+  if (key && certificate && certificate->public_key_digest() == key->public_key_digest() &&
+      is_good(*certificate, authority, profile, now)) {
+    return identity::Credentials{*key, *certificate, {authority.certificate()}};
+  }
+  profile.lifetime = settings.enrol.server_lifetime;
+  if (certificate) {
+    profile.lifetime =
+        std::max(profile.lifetime, lifetime_until_end_of(*certificate, settings, now));
+  }
+  STARLING_ASSIGN(const auto credentials, authority.issue_credentials(profile, now));
+  STARLING_TRY(credentials.key.save(key_file));
+  STARLING_TRY(write_durably(certificate_file, as_bytes(credentials.certificate.pem())));
+  return credentials;
 }
 
 }  // namespace
@@ -61,27 +95,18 @@ Result<identity::Credentials> server_credentials(const StateDirectory& state,
                                                  const identity::CertificateAuthority& authority,
                                                  const CoordinatorSettings& settings,
                                                  WallTime now) {
-  const auto key_file = state.authority() / "server-key.pem";
-  const auto certificate_file = state.authority() / "server-certificate.pem";
-  const std::vector<std::string> addresses = addresses_of(settings);
-  auto key = identity::PrivateKey::load(key_file);
-  auto certificate = identity::Certificate::load(certificate_file);
-  if (key && certificate && certificate->public_key_digest() == key->public_key_digest() &&
-      is_good(*certificate, authority, addresses, now)) {
-    return identity::Credentials{*key, *certificate, {authority.certificate()}};
-  }
-  Duration lifetime = settings.enrol.server_lifetime;
-  if (certificate)
-    lifetime = std::max(lifetime, lifetime_until_end_of(*certificate, settings, now));
-  STARLING_ASSIGN(const auto credentials,
-                  authority.issue_credentials({.role = identity::Role::kCoordinator,
-                                               .name = kName,
-                                               .addresses = addresses,
-                                               .lifetime = lifetime},
-                                              now));
-  STARLING_TRY(credentials.key.save(key_file));
-  STARLING_TRY(write_durably(certificate_file, as_bytes(credentials.certificate.pem())));
-  return credentials;
+  return kept_credentials(
+      state, "server", authority,
+      {.role = identity::Role::kCoordinator, .name = kName, .addresses = addresses_of(settings)},
+      settings, now);
+}
+
+Result<identity::Credentials> issuer_credentials(const StateDirectory& state,
+                                                 const identity::CertificateAuthority& authority,
+                                                 const CoordinatorSettings& settings,
+                                                 WallTime now) {
+  return kept_credentials(state, "issuer", authority,
+                          {.role = identity::Role::kIssuer, .name = kName}, settings, now);
 }
 
 }  // namespace starling::coordinator

@@ -152,6 +152,7 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
   STARLING_ASSIGN(const auto authority, identity::CertificateAuthority::create(
                                             state.authority(), {.federation = federation}, now));
   STARLING_TRY(server_credentials(state, authority, settings, now));
+  STARLING_TRY(issuer_credentials(state, authority, settings, now));
   STARLING_ASSIGN(const auto store, store::open_sqlite_store(state.database(), {.create = true}));
   STARLING_TRY(store->create_federation({federation, now}));
   STARLING_TRY(make_operator(state, settings, authority, *store, now));

@@ -14,8 +14,9 @@ namespace starling::identity {
 
 inline constexpr std::string_view kScheme = "starling://";
 
-// kIssuer: of one who signs a gossip network's rosters where no service runs. Only `gossip sign`
-// makes such a certificate, from the authority's key, and it never connects to anybody.
+// kIssuer: signs a gossip network's rosters, and does nothing else: it neither connects nor is
+// connected to. The coordinator's service has such a key beside its server's, and `gossip sign`
+// makes one for each signature.
 enum class Role { kCoordinator, kOperator, kDevice, kPeer, kIssuer };
 
 std::string_view to_string(Role role);

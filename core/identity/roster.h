@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is a member of a gossip network, and what the network trains: decided by an issuer (a
-// coordinator, or the owner of the authority's key offline) and passed on as it was signed.
+// Who is a member of a gossip network, and what the network trains: decided by an issuer (the
+// coordinator's service, or the owner of the authority's key offline) and passed on as it was
+// signed.
 // Refusals:
 //   bad-roster roster-signature roster-signer roster-federation roster-expired roster-old
 //   roster-changed roster-jump roster-revoked roster-revocations
@@ -44,6 +45,15 @@ inline constexpr std::size_t kRosterSettingValueBytesMax = std::size_t{64} << 10
 // run began by its issuer's clock in RFC 3339. Earlier issuers wrote the digits alone, or no such
 // setting: then the roster is of the run that its name says.
 inline constexpr std::string_view kRunIdKey = "run-id";
+
+// The name of an issuer that has the authority's key: `gossip sign` certifies itself with it. The
+// issuer of a service has another name.
+inline constexpr std::string_view kOwnerName = "owner";
+
+// Where a roster was read. Coordinators of earlier versions signed rosters with their servers'
+// keys. Such a roster counts only where it is on the reader's own disk, where a process of the
+// earlier version put it after it had verified it: so its epoch is not forgotten.
+enum class RosterOrigin { kReceived, kOwnDisk };
 
 struct RosterMember {
   std::string name;
@@ -102,15 +112,17 @@ class SignedRoster {
  public:
   // Signs and verifies: whatever this returns, members whose authorities are the signer's take.
   [[nodiscard]] static Result<SignedRoster> sign(const Roster& roster, const Credentials& signer);
-  // The signer must be a coordinator or issuer of `federation` whose certificate one of the
-  // authorities issued and which was valid when the roster was issued. Whether the roster has
-  // expired is the caller's to judge.
+  // The signer must be an issuer of `federation` (see RosterOrigin for coordinators) whose
+  // certificate one of the authorities issued and which was valid when the roster was issued.
+  // Whether the roster has expired is the caller's to judge.
   [[nodiscard]] static Result<SignedRoster> verify(ByteView bytes,
                                                    std::span<const Certificate> authorities,
-                                                   std::string_view federation);
+                                                   std::string_view federation,
+                                                   RosterOrigin origin = RosterOrigin::kReceived);
   [[nodiscard]] static Result<SignedRoster> load(const std::filesystem::path& path,
                                                  std::span<const Certificate> authorities,
-                                                 std::string_view federation);
+                                                 std::string_view federation,
+                                                 RosterOrigin origin = RosterOrigin::kReceived);
   [[nodiscard]] Result<void> save(const std::filesystem::path& path) const;  // durably
 
   // Whether a member that holds `held` takes this in its place:
@@ -118,8 +130,9 @@ class SignedRoster {
   //   roster-changed      it is of the same epoch and says other things
   //   roster-jump         its epoch is more than kRosterEpochStepMax later
   //   roster-revoked      `held` revokes the key that signed it
-  //   roster-revocations  a coordinator signed it, and it does not revoke all that `held` revokes:
-  //                       only an issuer, who has the authority's key, takes a revocation back
+  //   roster-revocations  it does not revoke all that `held` revokes, and its signer is not named
+  //                       kOwnerName: only who has the authority's key takes a revocation back,
+  //                       so a thief of the service's key does not
   [[nodiscard]] Result<void> may_follow(const SignedRoster& held) const;
 
   const Roster& roster() const { return *roster_; }

@@ -193,25 +193,35 @@ Error signer_refused(const Error& why) {
                   "the roster's signer may not issue rosters here: " + why.message());
 }
 
+// Coordinators and operators of earlier versions signed rosters.
+Error role_refused(const Identity& signer, const Error& why) {
+  if (signer.role == Role::kCoordinator) {
+    return rejected("roster-signer", "the roster was signed by the coordinator " + signer.name +
+                                         " of an earlier version: update its service first, which "
+                                         "then signs it again");
+  }
+  if (signer.role == Role::kOperator) {
+    return rejected("roster-signer",
+                    "the roster was signed with the key of the operator " + signer.name +
+                        ", and operators sign none any more: sign it again with "
+                        "'starling-coordinator gossip sign' where the authority's key is, in the "
+                        "coordinator's state directory");
+  }
+  return signer_refused(why);
+}
+
 Result<Identity> verify_signer(const Certificate& certificate,
                                std::span<const Certificate> authorities,
-                               std::string_view federation, WallTime issued) {
-  const PeerPolicy policy{.federation = std::string(federation),
-                          .roles = {Role::kCoordinator, Role::kIssuer},
-                          .time = [issued] { return VerificationTime{.now = issued}; }};
+                               std::string_view federation, WallTime issued, RosterOrigin origin) {
+  PeerPolicy policy{.federation = std::string(federation),
+                    .roles = {Role::kIssuer},
+                    .time = [issued] { return VerificationTime{.now = issued}; }};
+  if (origin == RosterOrigin::kOwnDisk) policy.roles.add(Role::kCoordinator);
   auto verified = verify_peer(std::span(&certificate, 1), authorities, Side::kClient, policy);
-  if (!verified) {
-    const auto who = certificate.identity();
-    if (verified.error().code() == "wrong-role" && who && who->role == Role::kOperator) {
-      return rejected("roster-signer",
-                      "the roster was signed with the key of the operator " + who->name +
-                          ", and operators sign none any more: sign it again with "
-                          "'starling-coordinator gossip sign' where the authority's key is, in the "
-                          "coordinator's state directory");
-    }
-    return signer_refused(verified.error());
-  }
-  return std::move(verified->identity);
+  if (verified) return std::move(verified->identity);
+  const auto who = certificate.identity();
+  if (who && verified.error().code() == "wrong-role") return role_refused(*who, verified.error());
+  return signer_refused(verified.error());
 }
 
 }  // namespace
@@ -231,7 +241,7 @@ Result<SignedRoster> SignedRoster::sign(const Roster& roster, const Credentials&
 }
 
 Result<SignedRoster> SignedRoster::verify(ByteView bytes, std::span<const Certificate> authorities,
-                                          std::string_view federation) {
+                                          std::string_view federation, RosterOrigin origin) {
   STARLING_ASSIGN(const Parts parts, split(as_text(bytes)));
   STARLING_ASSIGN(const Certificate certificate, parse_signer(parts.certificate));
   if (!is_signed_by(certificate, as_bytes(parts.signed_text), parts.signature)) {
@@ -244,7 +254,7 @@ Result<SignedRoster> SignedRoster::verify(ByteView bytes, std::span<const Certif
                                              ", not of " + std::string(federation));
   }
   STARLING_ASSIGN(Identity signer,
-                  verify_signer(certificate, authorities, federation, roster.issued));
+                  verify_signer(certificate, authorities, federation, roster.issued, origin));
   return SignedRoster(std::move(roster), std::move(signer), certificate.public_key_digest(),
                       SharedBytes::own(to_bytes(bytes)));
 }
@@ -276,7 +286,8 @@ Result<void> SignedRoster::may_follow(const SignedRoster& held) const {
                     epoch + " was signed by " + signer_.name + ", whose key was revoked");
   }
   const auto is_kept = [&](const Sha256Digest& key) { return revokes(fresh, key); };
-  if (signer_.role == Role::kIssuer || std::ranges::all_of(old.revoked, is_kept)) return {};
+  const bool has_authority = signer_.role == Role::kIssuer && signer_.name == kOwnerName;
+  if (has_authority || std::ranges::all_of(old.revoked, is_kept)) return {};
   return rejected("roster-revocations",
                   epoch +
                       " does not revoke all keys that the one held revokes; list them in "
@@ -285,9 +296,9 @@ Result<void> SignedRoster::may_follow(const SignedRoster& held) const {
 
 Result<SignedRoster> SignedRoster::load(const std::filesystem::path& path,
                                         std::span<const Certificate> authorities,
-                                        std::string_view federation) {
+                                        std::string_view federation, RosterOrigin origin) {
   STARLING_ASSIGN(const Bytes bytes, read_file(path, kRosterBytesMax));
-  auto roster = verify(bytes, authorities, federation);
+  auto roster = verify(bytes, authorities, federation, origin);
   if (!roster) return roster.error().within(path.string());
   return roster;
 }

@@ -9,6 +9,7 @@ namespace starling::gossip {
 namespace {
 
 constexpr std::string_view kFederation = "launch";
+constexpr std::string_view kName = "launcher";
 constexpr auto kRosterLifetime = std::chrono::hours(24 * 7);
 constexpr Duration kHeartbeat = std::chrono::seconds(10);
 
@@ -19,11 +20,11 @@ Result<std::unique_ptr<IssuerService>> IssuerService::open(net::EventLoop& loop,
                                                            Handlers handlers) {
   STARLING_ASSIGN(auto authority, identity::CertificateAuthority::make(
                                       {.federation = std::string(kFederation)}, clock.wall_now()));
-  STARLING_ASSIGN(
-      auto credentials,
-      authority.issue_credentials(
-          {.role = identity::Role::kCoordinator, .name = "launcher", .addresses = {"127.0.0.1"}},
-          clock.wall_now()));
+  STARLING_ASSIGN(auto credentials,
+                  authority.issue_credentials({.role = identity::Role::kCoordinator,
+                                               .name = std::string(kName),
+                                               .addresses = {"127.0.0.1"}},
+                                              clock.wall_now()));
   std::unique_ptr<IssuerService> service(
       new IssuerService(loop, clock, log, parameters, std::move(handlers), std::move(authority),
                         std::move(credentials)));
@@ -148,7 +149,10 @@ Result<void> IssuerService::publish(std::vector<identity::RosterMember> members,
                           .settings = std::move(settings),
                           .members = std::move(members)};
   roster.begin_run(now);
-  STARLING_ASSIGN(auto signed_roster, identity::SignedRoster::sign(roster, credentials_));
+  STARLING_ASSIGN(const auto issuer,
+                  authority_.issue_credentials(
+                      {.role = identity::Role::kIssuer, .name = std::string(kName)}, now));
+  STARLING_ASSIGN(auto signed_roster, identity::SignedRoster::sign(roster, issuer));
   return desk_.publish(std::move(signed_roster));
 }
 

@@ -34,7 +34,9 @@ Result<std::optional<identity::SignedRoster>> load_held_roster(
     return std::optional<identity::SignedRoster>();
   }
   if (!bytes) return bytes.error();
-  auto roster = verify_roster(*bytes, self);
+  auto roster =
+      identity::SignedRoster::verify(*bytes, self.credentials().authorities,
+                                     self.identity().federation, identity::RosterOrigin::kOwnDisk);
   if (!roster) return roster.error().within(file.string());
   return std::optional<identity::SignedRoster>(std::move(*roster));
 }

@@ -14,7 +14,8 @@
 
 namespace starling::gossip {
 
-// Signed by who may issue rosters to `self`; errors as of identity::SignedRoster::verify.
+// One that came from elsewhere: signed by who may issue rosters to `self`; errors as of
+// identity::SignedRoster::verify.
 [[nodiscard]] Result<identity::SignedRoster> verify_roster(ByteView bytes,
                                                            const identity::IdentityDirectory& self);
 
@@ -25,7 +26,8 @@ bool is_member(const identity::Roster& roster, const identity::IdentityDirectory
 std::vector<std::string> names_of(const identity::Roster& roster);
 
 // `directory` is the peer's (PeerShell::Options). Nothing where it holds none; an error where what
-// it holds cannot be believed.
+// it holds cannot be believed. One that a coordinator of an earlier version signed can
+// (identity::RosterOrigin).
 [[nodiscard]] Result<std::optional<identity::SignedRoster>> load_held_roster(
     Disk& disk, const std::filesystem::path& directory, const identity::IdentityDirectory& self);
 // Durably, in place of the one that is held; makes the directory.

@@ -208,10 +208,8 @@ Result<void> ProtocolSimulation::make_identities() {
   STARLING_ASSIGN(const ScratchDirectory scratch, ScratchDirectory::make());
   STARLING_ASSIGN(const auto authority,
                   identity::CertificateAuthority::make({.federation = kFederation}, now));
-  STARLING_ASSIGN(
-      issuer_,
-      authority.issue_credentials(
-          {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}}, now));
+  STARLING_ASSIGN(issuer_,
+                  authority.issue_credentials({.role = Role::kIssuer, .name = "coordinator"}, now));
   for (const auto& peer : peers_) {
     STARLING_ASSIGN(
         const auto credentials,

@@ -17,9 +17,11 @@
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/identity/certificate_authority.h"
 #include "core/model/safetensors.h"
 #include "core/store/sqlite_store.h"
 #include "tests/coordinator/test_federation.h"
+#include "tests/identity/earlier_roster.h"
 #include "tests/support/free_port.h"
 
 namespace starling::coordinator {
@@ -560,6 +562,62 @@ TEST_F(CoordinatorServiceTest, TheFallbackIsTheRunsAndComesBackAfterAnOperatorsN
   EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
   EXPECT_EQ(federation.wait_for_end(run), "stopped");
   EXPECT_EQ(federation.ask("gossip-show").value().at("state"), "stopped");
+}
+
+TEST_F(CoordinatorServiceTest, AStateDirectoryOfAnEarlierVersionGoesOnUnderAnIssuersKey) {
+  federation.start_service();
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  ASSERT_TRUE(federation.ask("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n"));
+  federation.stop_service();
+  const auto ca = federation.state().authority();
+  const auto authority = identity::CertificateAuthority::load(ca).value();
+  const auto kept = [&](identity::RosterOrigin origin = identity::RosterOrigin::kReceived) {
+    return identity::SignedRoster::load(federation.state().roster(),
+                                        std::span(&authority.certificate(), 1),
+                                        authority.federation(), origin)
+        .value();
+  };
+  // As it was: the server's key signed, and there was no other.
+  const identity::Roster before = kept().roster();
+  const identity::Credentials server{
+      identity::PrivateKey::load(ca / "server-key.pem").value(),
+      identity::Certificate::load(ca / "server-certificate.pem").value(),
+      {authority.certificate()}};
+  const auto serial = server.certificate.serial();
+  ASSERT_TRUE(
+      write_durably(federation.state().roster(), as_bytes(testing::signed_again(kept(), server))));
+  std::filesystem::remove(ca / "issuer-key.pem");
+  std::filesystem::remove(ca / "issuer-certificate.pem");
+
+  federation.start_service();
+  federation.stop_service();
+  const identity::SignedRoster renewed = kept();
+  EXPECT_EQ(renewed.signer().role, identity::Role::kIssuer);
+  EXPECT_TRUE(renewed.roster().replaces(before));
+  EXPECT_EQ(renewed.roster().epoch, before.epoch);
+  EXPECT_EQ(identity::Certificate::load(ca / "server-certificate.pem")->serial(), serial);
+}
+
+TEST_F(CoordinatorServiceTest, AStolenIssuersKeyIsReplaced) {
+  federation.start_service();
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  const auto start = [&] {
+    return federation.refusal("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n");
+  };
+  const auto ca = federation.state().authority();
+  const auto key = [&] {
+    return identity::Certificate::load(ca / "issuer-certificate.pem")->public_key_digest();
+  };
+  const Sha256Digest stolen = key();
+  ASSERT_TRUE(make_directory(federation.state().revoked().parent_path()));
+  ASSERT_TRUE(write_durably(federation.state().revoked(), as_bytes(stolen.hex() + "\n")));
+  EXPECT_EQ(start(), "roster-revoked");
+  federation.stop_service();
+  std::filesystem::remove(ca / "issuer-key.pem");
+  std::filesystem::remove(ca / "issuer-certificate.pem");
+  federation.start_service();
+  EXPECT_NE(key(), stolen);
+  EXPECT_TRUE(federation.ask("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n"));
 }
 
 // A run of twelve rounds with three clients, which is held in its middle.

@@ -109,7 +109,7 @@ class GossipIssuerFixture : public ::testing::Test {
   const identity::CertificateAuthority authority =
       *identity::CertificateAuthority::make({.federation = "test"}, clock.wall);
   const identity::Credentials hub = *authority.issue_credentials(
-      {.role = identity::Role::kCoordinator, .name = "hub", .addresses = {"h"}}, clock.wall);
+      {.role = identity::Role::kIssuer, .name = "coordinator"}, clock.wall);
   const std::unique_ptr<store::Store> store = store::open_store_in_memory();
   std::vector<SessionId> sent;
   std::unique_ptr<GossipIssuer> issuer;

@@ -9,6 +9,7 @@
 #include "core/base/durable_file.h"
 #include "core/net/deadline.h"
 #include "tests/coordinator/gossip_issuer_fixture.h"
+#include "tests/identity/earlier_roster.h"
 
 namespace starling::coordinator {
 namespace {
@@ -384,6 +385,67 @@ TEST_F(GossipIssuerTest, RevokedKeysStandInEveryLaterRoster) {
   std::filesystem::remove(state.revoked());
   ASSERT_TRUE(issuer->stop());
   EXPECT_EQ(issuer->roster()->revoked.size(), 1U) << "members take none that leaves it out";
+}
+
+TEST_F(GossipIssuerTest, ARevokedKeySignsNothingUntilItIsReplaced) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  const auto stolen = issuer->desk().roster()->signer_key();
+  ASSERT_TRUE(write_durably(state.revoked(), as_bytes(stolen.hex() + "\n")));
+  issuer->members_changed();
+  EXPECT_EQ(epoch(), 1U);
+  EXPECT_EQ(start(), "roster-revoked");
+  const Error why = issuer->stop().error();
+  EXPECT_NE(why.message().find("remove issuer-key.pem"), std::string::npos) << why.message();
+  issuer->set_credentials(
+      *authority.issue_credentials({.role = identity::Role::kIssuer, .name = "hub"}, clock.wall));
+  issuer->members_changed();
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(issuer->roster()->revoked, std::vector{stolen});
+  EXPECT_NE(issuer->desk().roster()->signer_key(), stolen);
+}
+
+// Devices that have an update too, and do not hold it yet, would not take it.
+TEST_F(GossipIssuerTest, ARosterThatTheServersKeySignedIsRenewedAtOnce) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  const auto coordinator = *authority.issue_credentials(
+      {.role = identity::Role::kCoordinator, .name = "coordinator", .addresses = {"h"}},
+      clock.wall);
+  for (const bool stopped : {false, true}) {
+    if (stopped) {
+      ASSERT_TRUE(issuer->stop());
+    }
+    const identity::Roster before = *issuer->roster();
+    const std::string earlier = testing::signed_again(*issuer->desk().roster(), coordinator);
+    ASSERT_TRUE(write_durably(state.roster(), as_bytes(earlier)));
+    issuer = make();
+    EXPECT_EQ(issuer->desk().roster()->signer().role, identity::Role::kCoordinator)
+        << "none of the same instant takes its place";
+    clock.wall += minutes(1);
+    issuer = make();
+    const identity::SignedRoster& renewed = *issuer->desk().roster();
+    EXPECT_EQ(renewed.signer().role, identity::Role::kIssuer);
+    EXPECT_TRUE(renewed.roster().replaces(before)) << "so members go on within their epoch";
+    EXPECT_EQ(renewed.roster().epoch, before.epoch);
+    EXPECT_TRUE(identity::SignedRoster::load(state.roster(), std::span(&authority.certificate(), 1),
+                                             "test"));
+  }
+}
+
+// It may have to reach members that take no roster of this service.
+TEST_F(GossipIssuerTest, ARosterThatTheOwnerSignedIsRenewedAtHalfOfItsLife) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  const auto owner = *authority.issue_credentials(
+      {.role = identity::Role::kIssuer, .name = std::string(identity::kOwnerName)}, clock.wall);
+  ASSERT_TRUE(identity::SignedRoster::sign(*issuer->roster(), owner)->save(state.roster()));
+  clock.wall += minutes(1);
+  issuer = make();
+  EXPECT_EQ(issuer->desk().roster()->signer().name, identity::kOwnerName);
+  clock.wall += minutes(4);
+  issuer->members_changed();
+  EXPECT_EQ(issuer->desk().roster()->signer().name, "coordinator");
 }
 
 TEST_F(GossipIssuerTest, AFileThatCannotBeVerifiedIsNotOverwritten) {

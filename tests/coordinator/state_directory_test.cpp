@@ -126,6 +126,40 @@ TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreU
   EXPECT_NE(serial(now + std::chrono::hours(24 * 61)), second) << "a third of 90 days is left";
 }
 
+TEST_F(StateDirectoryTest, TheIssuersKeyIsItsOwnAndKeptUntilItsTimeIsUp) {
+  const StateDirectory state(directory.path() / "lab");
+  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");
+  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
+  const WallTime now = clock.wall_now();
+  CoordinatorSettings settings;
+  settings.service.names = "lab.test";
+  const auto issuer = [&](WallTime when) {
+    return issuer_credentials(state, authority, settings, when).value().certificate;
+  };
+  EXPECT_TRUE(std::filesystem::exists(state.authority() / "issuer-key.pem")) << "made by init";
+  const identity::Certificate first = issuer(now);
+  EXPECT_EQ(first.identity().value(),
+            (identity::Identity{"lab", identity::Role::kIssuer, "coordinator"}));
+  const auto server = server_credentials(state, authority, settings, now).value().certificate;
+  EXPECT_NE(first.public_key_digest(), server.public_key_digest());
+  EXPECT_EQ(issuer(now).serial(), first.serial());
+  settings.service.names = "other.test";
+  EXPECT_EQ(issuer(now + std::chrono::hours(24 * 59)).serial(), first.serial());
+  const identity::Certificate second = issuer(now + std::chrono::hours(24 * 61));
+  EXPECT_NE(second.serial(), first.serial()) << "a third of 90 days is left";
+  for (const char* removed : {"issuer-key.pem", "issuer-certificate.pem"}) {
+    const Sha256Digest before = issuer(now).public_key_digest();
+    std::filesystem::remove(state.authority() / removed);
+    EXPECT_NE(issuer(now).public_key_digest(), before) << removed;
+  }
+  // Not one that may take revocations back.
+  const auto owner = *authority.issue_credentials(
+      {.role = identity::Role::kIssuer, .name = std::string(identity::kOwnerName)}, now);
+  ASSERT_TRUE(owner.key.save(state.authority() / "issuer-key.pem"));
+  std::ofstream(state.authority() / "issuer-certificate.pem") << owner.certificate.pem();
+  EXPECT_EQ(issuer(now).identity()->name, "coordinator");
+}
+
 TEST_F(StateDirectoryTest, AfterItsClockRanAheadDevicesWithoutOneAreStillServed) {
   const StateDirectory state(directory.path() / "lab");
   ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");

@@ -169,9 +169,11 @@ TEST_F(CommandsTest, PreflightComparesWithTheAddressThatTheRosterSays) {
                           .members = {{.name = "cam-7",
                                        .key = self.credentials().certificate.public_key_digest(),
                                        .address = "127.0.0.1:29502"}}};
+  const auto issuer = *coordinator_.authority.issue_credentials(
+      {.role = identity::Role::kIssuer, .name = "coordinator"}, kNow);
   const auto hold = [&] {
     SystemDisk disk;
-    const auto made = *identity::SignedRoster::sign(roster, coordinator_.coordinator);
+    const auto made = *identity::SignedRoster::sign(roster, issuer);
     ASSERT_TRUE(gossip::hold_roster(disk, state_.gossip(), made));
   };
   hold();

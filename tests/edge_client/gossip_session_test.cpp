@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include "core/issuer/roster_parts.h"
 #include "gossip/peer/network_run.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/identity/earlier_roster.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::edge_client {
@@ -81,7 +83,8 @@ class GossipSessionTest : public ::testing::Test {
   const StateDirectory state_{directory_.path()};
   testing::FixedClock clock_{testing::kNow};
   testing::RecordingLog log_;
-  const identity::Credentials& issuer_ = federation.coordinator;
+  const identity::Credentials issuer_ = *federation.authority.issue_credentials(
+      {.role = identity::Role::kIssuer, .name = "coordinator"}, testing::kNow);
   std::optional<identity::IdentityDirectory> self_ = [this] {
     EXPECT_TRUE(identity::IdentityDirectory::save(state_.identity(), federation.device(),
                                                   {"127.0.0.1", 1}));
@@ -97,6 +100,23 @@ class GossipSessionTest : public ::testing::Test {
       {.send = [this](const protocol::Envelope& envelope) { sent.push_back(envelope); },
        .queued_bytes = [] { return std::size_t{0}; }}};
 };
+
+// A service that has no update yet.
+TEST_F(GossipSessionTest, WhatACoordinatorsServerSignedIsNotTakenFromIt) {
+  session.link_up();
+  const auto send = [this](const identity::SignedRoster& sent_roster) {
+    for (const protocol::Envelope& part : issuer::roster_parts(sent_roster, {})) {
+      EXPECT_TRUE(session.take(part));
+    }
+  };
+  const std::string text = testing::signed_again(roster(), federation.coordinator);
+  send(*identity::SignedRoster::verify(as_bytes(text),
+                                       std::span(&federation.authority.certificate(), 1), "kitchen",
+                                       identity::RosterOrigin::kOwnDisk));
+  EXPECT_EQ(session.peer().roster(), nullptr);
+  send(roster());
+  EXPECT_NE(session.peer().roster(), nullptr);
+}
 
 TEST_F(GossipSessionTest, AModelOfWhileThereWasNoLinkIsHandedInOverTheNext) {
   train_to_the_end();

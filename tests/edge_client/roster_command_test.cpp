@@ -11,6 +11,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/identity/certificate_authority.h"
+#include "tests/identity/earlier_roster.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::edge_client {
@@ -177,6 +178,23 @@ TEST_F(RosterCommandTest, RefusesWhatWasNotSignedByWhoMay) {
                                       {.role = Role::kIssuer, .name = "owner"}, kRosterNow)),
                  "of the federation garage, not of kitchen");
   expect_refused(directory_.path() / "none", "starling-coordinator gossip sign");
+}
+
+// Its server's key signed it: what this device held before its update counts, no other does.
+TEST_F(RosterCommandTest, GoesOnFromWhatACoordinatorOfAnEarlierVersionSigned) {
+  const auto coordinator = *authority_.issue_credentials(
+      {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"h"}}, kRosterNow);
+  const std::string text =
+      testing::signed_again(*SignedRoster::sign(roster_of(3), owner_), coordinator);
+  expect_refused(file_of_text(text), "of an earlier version: update its service first");
+  std::filesystem::create_directories(state_.gossip());
+  std::ofstream(state_.gossip() / "roster") << text;
+  EXPECT_EQ(held(), 3U);
+  expect_refused(file_of(roster_of(2, kRosterNow + minutes(1))), "holds epoch 3 of faces");
+  const auto issuer =
+      *authority_.issue_credentials({.role = Role::kIssuer, .name = "coordinator"}, kRosterNow);
+  const Printed renewed = type(file_of(roster_of(3, kRosterNow + minutes(1)), issuer));
+  EXPECT_THAT(renewed.out, HasSubstr("signed by issuer coordinator")) << renewed.err;
 }
 
 TEST_F(RosterCommandTest, RefusesWhatHasExpired) {

@@ -213,6 +213,7 @@ TEST_F(EnrolmentTest, NothingIsSentToWhoeverIsNoCoordinatorHere) {
   for (const Case& each :
        {Case{{.role = Role::kPeer, .name = "p", .addresses = {"127.0.0.1"}}, "wrong-role"},
         Case{{.role = Role::kDevice, .name = "cam-8"}, "wrong-role"},
+        Case{{.role = Role::kIssuer, .name = "hub"}, "wrong-role"},
         Case{{.role = Role::kCoordinator, .name = "hub", .addresses = {"10.0.0.1"}},
              "wrong-address"}}) {
     coordinator = *authority.issue_credentials(each.shown, kNow);

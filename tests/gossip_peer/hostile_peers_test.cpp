@@ -14,6 +14,7 @@
 #include "core/wire/codec.h"
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_cluster.h"
+#include "tests/identity/earlier_roster.h"
 #include "tests/net/raw_client.h"
 
 namespace starling::gossip {
@@ -105,7 +106,8 @@ TEST(HostilePeers, StrangersChangeNothing) {
   const WallTime now = cluster.clock.wall_now();
   const auto issue = [&](const CertificateAuthority& authority, Role role, const char* name) {
     identity::CertificateProfile profile{.role = role, .name = name};
-    if (role != Role::kOperator) profile.addresses = {"127.0.0.1"};
+    const bool may_serve = role != Role::kOperator && role != Role::kIssuer;
+    if (may_serve) profile.addresses = {"127.0.0.1"};
     auto issued = authority.issue_credentials(profile, now);
     EXPECT_TRUE(issued) << issued.error().message();
     return *issued;
@@ -122,6 +124,7 @@ TEST(HostilePeers, StrangersChangeNothing) {
       {issue(cluster.authority, Role::kPeer, "node-02"), "not-a-member"},
       {issue(cluster.authority, Role::kOperator, "owner"), "wrong-role"},
       {issue(cluster.authority, Role::kCoordinator, "coordinator"), "wrong-role"},
+      {issue(cluster.authority, Role::kIssuer, "issuer"), "wrong-role"},
   };
   cluster.start_all();
   cluster.publish(cluster.roster(1));
@@ -403,6 +406,15 @@ class AHostileMember : public ::testing::Test {
   static std::string hello(protocol::Exchange exchange) {
     return frame(PeerHello{.epoch = 1, .exchange = exchange, .begun = true});
   }
+  static std::string frames_of(const identity::SignedRoster& roster) {
+    std::string frames;
+    for (const auto& part : issuer::roster_parts(roster, {})) {
+      const std::string head = frame(part.message, part.payload.size());
+      frames += head.substr(0, head.size() - part.payload.size());
+      frames += std::string(as_text(part.payload.view()));
+    }
+    return frames;
+  }
   static std::size_t count(const std::string& answer, wire::FrameType type) {
     std::size_t found = 0;
     for (std::size_t at = 0; at + net::kHeadBytes <= answer.size();) {
@@ -513,19 +525,13 @@ TEST_F(AHostileMember, ThatForgesLinesWithItsGoodbyeDoesNotForgeAny) {
   EXPECT_GT(cluster.log.count("\\n2026"), 0U);
 }
 
-// It may have stolen the coordinator's key: an epoch does not jump, and what was revoked counts no
+// It may have stolen the service's key: an epoch does not jump, and what was revoked counts no
 // more. The roster comes again and again; one line says that it is not taken.
 TEST_F(AHostileMember, ThatPassesOnARosterOfTheLastEpochIsRefused) {
   begin();
   const auto last = cluster.roster(identity::kRosterEpochMax, {3});
   for (int i = 0; i < 3; ++i) {
-    std::string parts;
-    for (const auto& part : issuer::roster_parts(last, {})) {
-      const std::string head = frame(part.message, part.payload.size());
-      parts += head.substr(0, head.size() - part.payload.size());
-      parts += std::string(as_text(part.payload.view()));
-    }
-    say(1, hello(20) + parts + bye);
+    say(1, hello(20) + frames_of(last) + bye);
   }
   EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 1U);
   EXPECT_EQ(cluster.log.count(" sent is not taken: the roster of epoch 9007199254740992 is more "
@@ -535,6 +541,22 @@ TEST_F(AHostileMember, ThatPassesOnARosterOfTheLastEpochIsRefused) {
   expect_that_three_train_on();
   cluster.publish(cluster.roster(2));
   EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 2U);
+}
+
+// As services of earlier versions signed theirs; a stolen server's key signs no more.
+TEST_F(AHostileMember, ThatPassesOnARosterThatAServersKeySignedIsRefused) {
+  begin();
+  const auto coordinator = *cluster.authority.issue_credentials(
+      {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}},
+      cluster.clock.wall_now());
+  const std::string text = testing::signed_again(cluster.roster(2, {3}), coordinator);
+  const auto forged = *identity::SignedRoster::verify(as_bytes(text), coordinator.authorities,
+                                                      "kitchen", identity::RosterOrigin::kOwnDisk);
+  for (int i = 0; i < 3; ++i) say(1, hello(20) + frames_of(forged) + bye);
+  EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 1U);
+  EXPECT_EQ(cluster.log.count("of an earlier version: update its service first"), 1U)
+      << cluster.log.all();
+  expect_that_three_train_on();
 }
 
 // Whoever can connect can make a peer compute: so many strangers a second, and no more.

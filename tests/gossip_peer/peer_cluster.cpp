@@ -39,9 +39,8 @@ PeerCluster::PeerCluster(const gossip::NetOptions& net, bool lossy)
     : experiment(gossip::testing::prepared(net)),
       authority(*CertificateAuthority::make({.federation = "kitchen"}, SystemClock().wall_now())),
       lossy_(lossy),
-      issuer_(*authority.issue_credentials(
-          {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}},
-          clock.wall_now())) {
+      issuer_(*authority.issue_credentials({.role = Role::kIssuer, .name = "coordinator"},
+                                           clock.wall_now())) {
   options.membership.probe_period = std::chrono::milliseconds(100);
   options.report_every = std::chrono::milliseconds(20);
   for (std::uint32_t i = 0; i < net.topology.nodes; ++i) {

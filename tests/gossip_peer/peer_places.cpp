@@ -17,9 +17,9 @@ PeerPlaces make_peer_places(const std::filesystem::path& directory, std::uint32_
   const WallTime now = SystemClock().wall_now();
   const auto authority = identity::CertificateAuthority::make({.federation = "kitchen"}, now);
   STARLING_CHECK(authority.has_value());
-  const auto issue = [&](Role role, const std::string& name, const std::string& address) {
-    auto credentials =
-        authority->issue_credentials({.role = role, .name = name, .addresses = {address}}, now);
+  const auto issue = [&](Role role, const std::string& name, std::vector<std::string> addresses) {
+    auto credentials = authority->issue_credentials(
+        {.role = role, .name = name, .addresses = std::move(addresses)}, now);
     STARLING_CHECK(credentials.has_value());
     return std::move(*credentials);
   };
@@ -31,7 +31,7 @@ PeerPlaces make_peer_places(const std::filesystem::path& directory, std::uint32_
   roster.issued = now;
   roster.expires = now + std::chrono::hours(1);
   for (const gossip::NodePlace& node : *nodes) {
-    const auto credentials = issue(Role::kPeer, node.name, node.address);
+    const auto credentials = issue(Role::kPeer, node.name, {node.address});
     const auto saved = identity::IdentityDirectory::save(node.directory / "identity", credentials,
                                                          {node.address, node.port});
     STARLING_CHECK(saved.has_value());
@@ -40,7 +40,7 @@ PeerPlaces make_peer_places(const std::filesystem::path& directory, std::uint32_
                               fmt::format("{}:{}", node.address, node.port)});
   }
   const auto signed_roster =
-      identity::SignedRoster::sign(roster, issue(Role::kCoordinator, "coordinator", "127.0.0.1"));
+      identity::SignedRoster::sign(roster, issue(Role::kIssuer, "coordinator", {}));
   STARLING_CHECK(signed_roster && signed_roster->save(places.roster));
   return places;
 }

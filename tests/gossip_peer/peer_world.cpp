@@ -24,8 +24,8 @@ class Identities {
   Identities()
       : now_(*parse_rfc3339("2026-01-01T00:00:00Z")),
         authority_(*CertificateAuthority::make({.federation = "kitchen"}, now_)),
-        issuer_(coordinator("coordinator")),
-        deputy_(coordinator("deputy")) {}
+        issuer_(make_issuer("coordinator")),
+        deputy_(make_issuer("deputy")) {}
 
   const identity::IdentityDirectory& of(std::size_t index) {
     while (directories_.size() <= index) {
@@ -45,9 +45,8 @@ class Identities {
   WallTime now() const { return now_; }
 
  private:
-  identity::Credentials coordinator(const std::string& name) const {
-    return *authority_.issue_credentials(
-        {.role = Role::kCoordinator, .name = name, .addresses = {"127.0.0.1"}}, now_);
+  identity::Credentials make_issuer(const std::string& name) const {
+    return *authority_.issue_credentials({.role = Role::kIssuer, .name = name}, now_);
   }
 
   WallTime now_;

@@ -108,7 +108,7 @@ class PeerWorld {
                                 Duration lifetime = std::chrono::hours(24),
                                 const std::string& run = "run-1") const;
   identity::SignedRoster stopped_roster(std::uint64_t epoch) const;
-  // By the issuer, or by a second coordinator, who revokes nothing, and whose key the issuer may
+  // By the issuer, or by a second one, who revokes nothing, and whose key the issuer may
   // revoke.
   enum class Signer { kIssuer, kDeputy };
   identity::SignedRoster sign(const identity::Roster& roster,

@@ -260,7 +260,7 @@ class Faults {
     later(drawn(rng_.below(4) == 0 ? Duration(150s) : Duration(40s)),
           [this, victim] { world_.thaw(victim); });
   }
-  // By one of two coordinators.
+  // By one of two issuers.
   identity::SignedRoster renewed(const std::vector<std::size_t>& of) {
     const bool by_deputy = !revoked_ && rng_.below(2) == 0;
     return world_.sign(world_.roster(epoch, of).roster(),

@@ -123,6 +123,17 @@ TEST_F(PeerPolicyTest, ADeviceWithAWrongClockGoesByTheLastCoordinator) {
   EXPECT_EQ(verify(end + hours(1), {}), "certificate-expired");
 }
 
+// Its key signs rosters: it neither serves nor connects.
+TEST_F(PeerPolicyTest, RefusesAnIssuerOnEitherSide) {
+  const Certificate issuer = issue({.role = Role::kIssuer, .name = "hub"});
+  PeerPolicy policy = policy_at(kPolicyNow);
+  policy.roles = {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer};
+  EXPECT_EQ(verdict(issuer, root, policy, Side::kClient), "wrong-role");
+  EXPECT_EQ(verdict(issuer, root, policy, Side::kServer), "wrong-role");
+  policy.roles.add(Role::kIssuer);
+  EXPECT_EQ(verdict(issuer, root, policy, Side::kServer), "wrong-role") << "by its key usage";
+}
+
 TEST_F(PeerPolicyTest, RefusesTheRevoked) {
   const Certificate device = issue({.name = "cam-7"});
   PeerPolicy policy = policy_at(kPolicyNow);

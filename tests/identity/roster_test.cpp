@@ -7,6 +7,7 @@
 
 #include "core/identity/certificate_authority.h"
 #include "core/identity/signature.h"
+#include "tests/identity/earlier_roster.h"
 #include "tests/identity/forged_certificate.h"
 #include "tests/support/temporary_directory.h"
 
@@ -15,6 +16,9 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::minutes;
+using testing::body_of;
+using testing::signed_again;
+using testing::signed_text;
 
 const WallTime kRosterNow = *parse_rfc3339("2026-11-20T09:00:00Z");
 
@@ -34,13 +38,22 @@ Roster small_roster() {
 
 class RosterTest : public ::testing::Test {
  public:
-  Credentials credentials(Role role, WallTime at = kRosterNow) const {
-    CertificateProfile profile{.role = role, .name = "hub"};
+  Credentials credentials(Role role, const std::string& name = "hub") const {
+    CertificateProfile profile{.role = role, .name = name};
     if (role == Role::kCoordinator) profile.addresses = {"10.0.0.9"};
-    return *authority.issue_credentials(profile, at);
+    return *authority.issue_credentials(profile, kRosterNow);
   }
-  Result<SignedRoster> verify(ByteView bytes, const std::string& federation = "kitchen") const {
-    return SignedRoster::verify(bytes, std::span(&authority.certificate(), 1), federation);
+  Result<SignedRoster> verify(ByteView bytes, const std::string& federation = "kitchen",
+                              RosterOrigin origin = RosterOrigin::kReceived) const {
+    return SignedRoster::verify(bytes, std::span(&authority.certificate(), 1), federation, origin);
+  }
+  // As a device reads what it put on its disk when it ran an earlier version.
+  SignedRoster kept_from_earlier(const Roster& roster) const {
+    const std::string text =
+        signed_again(*SignedRoster::sign(roster, hub), credentials(Role::kCoordinator));
+    const auto kept = verify(as_bytes(text), "kitchen", RosterOrigin::kOwnDisk);
+    EXPECT_TRUE(kept) << kept.error().message();
+    return *kept;
   }
   std::string verdict(ByteView bytes, const std::string& federation = "kitchen") const {
     const auto roster = verify(bytes, federation);
@@ -50,31 +63,20 @@ class RosterTest : public ::testing::Test {
   std::string text_of(const SignedRoster& roster) const {
     return std::string(as_text(roster.bytes().view()));
   }
-  // Signed by whoever holds `signer`, whatever it says.
-  static std::string signed_text(std::string body, const Credentials& signer) {
-    body += signer.certificate.pem();
-    return body + "signature " + to_hex(sign(signer.key, as_bytes(body))) + "\n";
-  }
-  std::string body_of(const SignedRoster& roster) const {
-    const std::string text = text_of(roster);
-    return text.substr(0, text.find("-----BEGIN"));
-  }
 
   CertificateAuthority authority =
       *CertificateAuthority::make({.federation = "kitchen"}, kRosterNow);
-  Credentials hub = credentials(Role::kCoordinator);
+  Credentials hub = credentials(Role::kIssuer);
 };
 
 TEST_F(RosterTest, ComesBackAsItWasSigned) {
-  for (const Role role : {Role::kCoordinator, Role::kIssuer}) {
-    const auto made = SignedRoster::sign(small_roster(), credentials(role));
-    ASSERT_TRUE(made) << made.error().message();
-    const auto read = verify(made->bytes().view());
-    ASSERT_TRUE(read) << read.error().message();
-    EXPECT_EQ(read->roster(), small_roster());
-    EXPECT_EQ(read->signer().role, role);
-    EXPECT_TRUE(std::ranges::equal(read->bytes().view(), made->bytes().view()));
-  }
+  const auto made = SignedRoster::sign(small_roster(), hub);
+  ASSERT_TRUE(made) << made.error().message();
+  const auto read = verify(made->bytes().view());
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->roster(), small_roster());
+  EXPECT_EQ(read->signer(), (Identity{"kitchen", Role::kIssuer, "hub"}));
+  EXPECT_TRUE(std::ranges::equal(read->bytes().view(), made->bytes().view()));
 }
 
 TEST_F(RosterTest, IsKeptInAFile) {
@@ -145,8 +147,8 @@ TEST_F(RosterTest, AnUppercaseKeyIsAnotherForm) {
   EXPECT_EQ(verdict(signed_text(body, hub)), "bad-roster");
 }
 
-TEST_F(RosterTest, OnlyCoordinatorsAndIssuersSign) {
-  for (const Role role : {Role::kDevice, Role::kPeer, Role::kOperator}) {
+TEST_F(RosterTest, OnlyIssuersSign) {
+  for (const Role role : {Role::kDevice, Role::kPeer, Role::kOperator, Role::kCoordinator}) {
     EXPECT_EQ(SignedRoster::sign(small_roster(), credentials(role)).error().code(),
               "roster-signer");
   }
@@ -201,6 +203,42 @@ TEST_F(RosterTest, SaysThatTheRunIsStopped) {
   EXPECT_TRUE(verify(made->bytes().view())->roster().stopped());
 }
 
+// Services of earlier versions signed with their servers' keys.
+TEST_F(RosterTest, WhatACoordinatorSignedCountsOnTheReadersOwnDiskAlone) {
+  const std::string text =
+      signed_again(*SignedRoster::sign(small_roster(), hub), credentials(Role::kCoordinator));
+  const auto received = verify(as_bytes(text));
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().code(), "roster-signer");
+  EXPECT_NE(received.error().message().find("update its service first"), std::string::npos)
+      << received.error().message();
+  const SignedRoster kept = kept_from_earlier(small_roster());
+  EXPECT_EQ(kept.roster(), small_roster());
+  EXPECT_EQ(kept.signer().role, Role::kCoordinator);
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "roster";
+  ASSERT_TRUE(kept.save(path));
+  const std::span authorities(&authority.certificate(), 1);
+  EXPECT_TRUE(SignedRoster::load(path, authorities, "kitchen", RosterOrigin::kOwnDisk));
+  EXPECT_EQ(SignedRoster::load(path, authorities, "kitchen").error().code(), "roster-signer");
+  for (const Role role : {Role::kDevice, Role::kPeer, Role::kOperator}) {
+    const std::string other = signed_text(body_of(kept), credentials(role));
+    EXPECT_EQ(verify(as_bytes(other), "kitchen", RosterOrigin::kOwnDisk).error().code(),
+              "roster-signer");
+  }
+}
+
+TEST_F(RosterTest, AnIssuerGoesOnFromWhatACoordinatorSigned) {
+  Roster roster = small_roster();
+  const SignedRoster held = kept_from_earlier(roster);
+  roster.issued += minutes(1);
+  EXPECT_TRUE(SignedRoster::sign(roster, hub)->may_follow(held)) << "renewed within the epoch";
+  ++roster.epoch;
+  EXPECT_TRUE(SignedRoster::sign(roster, hub)->may_follow(held));
+  roster.epoch -= 2;
+  EXPECT_EQ(SignedRoster::sign(roster, hub)->may_follow(held).error().code(), "roster-old");
+}
+
 // --- what may take the place of a roster that is held -------------------------------------------
 
 TEST_F(RosterTest, AnEpochDoesNotJump) {
@@ -222,10 +260,10 @@ TEST_F(RosterTest, AnEpochDoesNotJump) {
   EXPECT_EQ(SignedRoster::sign(changed, hub)->may_follow(held).error().code(), "roster-changed");
 }
 
-// The key of a coordinator was stolen: the next roster says so, and from then on the thief's do not
-// count, whatever they say; nor does the thief revoke the owner for good.
+// The key of a service was stolen: the next roster says so, and from then on the thief's do not
+// count, whatever they say; nor does the thief revoke the service for good.
 TEST_F(RosterTest, WhoseKeyIsRevokedSignsNoLaterRoster) {
-  const Credentials stolen = credentials(Role::kCoordinator);
+  const Credentials stolen = credentials(Role::kIssuer);
   const Sha256Digest stolen_key = stolen.certificate.public_key_digest();
   const Sha256Digest good_key = hub.certificate.public_key_digest();
   const auto of = [&](std::uint64_t epoch, std::vector<Sha256Digest> revoked,
@@ -248,7 +286,9 @@ TEST_F(RosterTest, WhoseKeyIsRevokedSignsNoLaterRoster) {
   // The thief was first.
   const auto hijacked = of(4, {good_key}, stolen);
   EXPECT_EQ(of(5, {stolen_key}, hub).may_follow(hijacked).error().code(), "roster-revoked");
-  const Credentials owner = credentials(Role::kIssuer);
+  const Credentials other = credentials(Role::kIssuer, "coordinator");
+  EXPECT_EQ(of(5, {stolen_key}, other).may_follow(hijacked).error().code(), "roster-revocations");
+  const Credentials owner = credentials(Role::kIssuer, std::string(kOwnerName));
   EXPECT_TRUE(of(5, {stolen_key}, owner).may_follow(hijacked));
 }
 
