@@ -522,7 +522,9 @@ TEST_F(CoordinatorServiceTest, WhatOperatorsAskWronglyIsRefusedByName) {
   EXPECT_EQ(federation.refusal("run-submit", {}, "round = 3\nrouns = 2"), "unknown-key");
   EXPECT_EQ(federation.refusal("run-submit", {}, "= ="), "toml-malformed");
   EXPECT_EQ(federation.refusal("token-new", {{"client", "../etc"}}), "bad-name");
-  EXPECT_EQ(federation.refusal("token-new", {{"client", "a"}, {"role", "king"}}), "role-unknown");
+  for (const char* role : {"king", "issuer", "coordinator"}) {
+    EXPECT_EQ(federation.refusal("token-new", {{"client", "a"}, {"role", role}}), "role-unknown");
+  }
   EXPECT_EQ(federation.refusal("token-new", {{"client", "a"}, {"valid", "9000d"}}),
             "setting-invalid");
   EXPECT_EQ(federation.refusal("token-revoke", {{"id", "xyz"}}), "bad-token-id");

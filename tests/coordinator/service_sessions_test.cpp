@@ -269,13 +269,34 @@ TEST_F(ServiceSessionsTest, WhoJoinedWhileTheClockRanAheadConnectsOnceItIsRight)
 TEST_F(ServiceSessionsTest, TheServicesOwnCertificatesAreRenewedInTime) {
   federation.start_service();
   federation.stop_service();
+  const auto file = federation.state().authority() / "issuer-certificate.pem";
+  const auto issuer = [&] { return identity::Certificate::load(file).value(); };
+  const std::string before = issuer().serial();
   federation.clock.put_forward(std::chrono::hours(24 * 300));  // of 90 and 365 days
   federation.start_service();
   EXPECT_TRUE(federation.ask("client-list"));
+  EXPECT_NE(issuer().serial(), before);
+  EXPECT_TRUE(issuer().validity().contains(federation.clock.wall_now()));
   federation.stop_service();
   federation.clock.put_forward(std::chrono::hours(24 * 80));
   federation.start_service();
   EXPECT_TRUE(federation.ask("client-list"));
+}
+
+// Rosters are all that it is good for.
+TEST_F(ServiceSessionsTest, TheKeyThatSignsRostersOpensNoConnection) {
+  federation.start_service();
+  const auto ca = federation.state().authority();
+  const auto load = [&](const char* name) {
+    return identity::Certificate::load(ca / name).value();
+  };
+  const identity::Credentials issuer{identity::PrivateKey::load(ca / "issuer-key.pem").value(),
+                                     load("issuer-certificate.pem"),
+                                     {load("certificate.pem")}};
+  const testing::TemporaryDirectory stolen;
+  ASSERT_TRUE(identity::IdentityDirectory::save(stolen.path() / "identity", issuer,
+                                                {"127.0.0.1", federation.port()}));
+  EXPECT_EQ(connect(stolen.path()).refusal(), "refused-wrong-role");
 }
 
 TEST_F(ServiceSessionsTest, TheOperatorKeepsItsKeyAndGetsAnotherForADamagedOne) {

@@ -549,7 +549,7 @@ TEST_F(AHostileMember, ThatPassesOnARosterThatAServersKeySignedIsRefused) {
   const auto coordinator = *cluster.authority.issue_credentials(
       {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}},
       cluster.clock.wall_now());
-  const std::string text = testing::signed_again(cluster.roster(2, {3}), coordinator);
+  const std::string text = starling::testing::signed_again(cluster.roster(2, {3}), coordinator);
   const auto forged = *identity::SignedRoster::verify(as_bytes(text), coordinator.authorities,
                                                       "kitchen", identity::RosterOrigin::kOwnDisk);
   for (int i = 0; i < 3; ++i) say(1, hello(20) + frames_of(forged) + bye);
