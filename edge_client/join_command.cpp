@@ -57,6 +57,8 @@ Result<void> install_replacement(const StateDirectory& state) {
                                               former.string(), code.message()));
     }
   }
+  // Else a power cut might bring the checkpoint back, and not the former identity.
+  if (fs::exists(state.gossip())) STARLING_TRY(sync_directory(state.gossip()));
   if (fs::exists(state.identity())) {
     STARLING_TRY(move_directory(state.identity(), former_identity(state)));
   }

@@ -165,6 +165,7 @@ struct CoordinatorService::Impl {
   void refused(const net::Refusal& refusal);
   void revoked(const std::string& name);
   Result<std::shared_ptr<const net::TlsContext>> make_tls();
+  Result<void> renew_issuer();
   void renew();
   void broke(const Error& error);
   void check_stored(const Result<void>& stored);
@@ -402,12 +403,18 @@ Result<void> CoordinatorService::Impl::start() {
 Result<std::shared_ptr<const net::TlsContext>> CoordinatorService::Impl::make_tls() {
   STARLING_ASSIGN(const auto credentials,
                   server_credentials(state, authority, settings, clock.wall_now()));
-  STARLING_ASSIGN(auto issuer, issuer_credentials(state, authority, settings, clock.wall_now()));
-  gossip->set_credentials(std::move(issuer));
   return make_service_tls(credentials, authority.federation(), clock, registry);
 }
 
+// What signs rosters.
+Result<void> CoordinatorService::Impl::renew_issuer() {
+  STARLING_ASSIGN(auto issuer, issuer_credentials(state, authority, settings, clock.wall_now()));
+  gossip->set_credentials(std::move(issuer));
+  return {};
+}
+
 Result<std::string> CoordinatorService::Impl::listen() {
+  STARLING_TRY(renew_issuer());
   STARLING_ASSIGN(auto tls, make_tls());
   STARLING_ASSIGN(const auto address, settings.listen_address());
   net::ListenerOptions options;
@@ -481,6 +488,9 @@ void CoordinatorService::Impl::renew() {
   const auto renewed =
       renew_local_operator(state, authority, settings, *store, clock.wall_now(), log);
   if (!renewed) log.error("the operator's certificate: {}", renewed.error().message());
+  if (const auto issuer = renew_issuer(); !issuer) {
+    log.error("the issuer's certificate stays as it was: {}", issuer.error().message());
+  }
   auto tls = make_tls();
   if (tls) return listener->set_tls(std::move(*tls));
   log.error("the certificate stays as it was: {}", tls.error().message());

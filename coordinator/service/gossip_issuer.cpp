@@ -182,10 +182,10 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                           .members = std::move(listed)};
   roster.begin_run(parts_.clock.wall_now());
   STARLING_ASSIGN(roster.revoked, revoked());
+  STARLING_TRY(issue(std::move(roster), lifetime));
   reports_.clear();
   set_problem("");
   cannot_go_on_ = false;
-  STARLING_TRY(issue(std::move(roster), lifetime));
   set_left_out(std::move(left_out));
   return {};
 }
@@ -239,8 +239,11 @@ void GossipIssuer::set_left_out(LeftOut left_out) {
 }
 
 std::string GossipIssuer::problem() const {
-  const bool both = !left_out_.line.empty() && !problem_.empty();
-  return left_out_.line + (both ? "; " : "") + problem_;
+  std::string all;
+  for (const std::string& line : {left_out_.line, problem_, not_renewed_}) {
+    if (!line.empty()) all += (all.empty() ? "" : "; ") + line;
+  }
+  return all;
 }
 
 Result<void> GossipIssuer::stop() {
@@ -252,9 +255,9 @@ Result<void> GossipIssuer::stop() {
   next.epoch = next_epoch();
   next.settings = identity::stopped_settings();
   STARLING_ASSIGN(next.revoked, revoked());
+  STARLING_TRY(issue(std::move(next), roster()->expires - roster()->issued));
   set_problem("");
   cannot_go_on_ = false;
-  STARLING_TRY(issue(std::move(next), roster()->expires - roster()->issued));
   set_left_out({});  // they have heard of the end, too
   return {};
 }
@@ -268,15 +271,11 @@ Result<identity::SignedRoster> GossipIssuer::sign(const identity::Roster& roster
       credentials_->certificate.public_key_digest().hex(), parts_.state.authority().string()));
 }
 
-// No device that does not hold it yet takes a roster that an earlier version signed with its
-// server's key. One that the owner signed waits for half of its life: it may have to reach members
-// that take none of this service, because a thief revoked its key.
-bool GossipIssuer::is_due(const identity::SignedRoster& roster) const {
-  const identity::Roster& said = roster.roster();
-  const WallTime now = parts_.clock.wall_now();
-  if (now >= said.issued + (said.expires - said.issued) / 2) return true;
-  const bool by_earlier_version = roster.signer().role != identity::Role::kIssuer;
-  return by_earlier_version && now > said.issued;  // else it would not be the newer one
+// No device that does not hold it yet takes such a roster. One that the owner signed waits for half
+// of its life, while the members are the same: it may have to reach members that take none of this
+// service, because a thief revoked its key.
+bool GossipIssuer::is_of_earlier_version() const {
+  return desk_.roster()->signer().role != identity::Role::kIssuer;
 }
 
 Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifetime) {
@@ -400,14 +399,18 @@ Result<void> GossipIssuer::refresh_now() {
     return {};
   }
   STARLING_ASSIGN(next.revoked, revoked());
-  if (listed != current.members || next.revoked != current.revoked) {
+  const WallTime now = parts_.clock.wall_now();
+  // Then nothing of the same epoch is newer.
+  const bool is_ahead = is_of_earlier_version() && now <= current.issued;
+  if (listed != current.members || next.revoked != current.revoked || is_ahead) {
     if (listed != current.members) changed_at_ = parts_.clock.now();
     next.epoch = current.epoch + 1;
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);
     return issue(std::move(next), lifetime);
   }
-  if (is_due(*desk_.roster())) return issue(std::move(next), lifetime);
+  const bool is_old = now >= current.issued + in_milliseconds(lifetime / 2);
+  if (is_old || is_of_earlier_version()) return issue(std::move(next), lifetime);
   set_alarm(lifetime);
   return {};
 }
@@ -415,9 +418,11 @@ Result<void> GossipIssuer::refresh_now() {
 void GossipIssuer::refresh() {
   if (!roster()) return;
   const auto done = refresh_now();
-  if (done) return;
+  if (done) return not_renewed_.clear();
   if (done.error().kind() == ErrorKind::kInternal) return handlers_.on_broken(done.error());
-  parts_.log.error("the gossip network's roster stays as it was: {}", done.error().message());
+  const std::string line = "the roster stays as it was: " + done.error().message();
+  if (line != not_renewed_) parts_.log.error("the gossip network: {}", line);
+  not_renewed_ = line;
   alarm_.set(parts_.loop.now() + kRetry);
 }
 

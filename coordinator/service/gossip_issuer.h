@@ -80,8 +80,8 @@ class GossipIssuer {
 
   // Null before the first run.
   const identity::Roster* roster() const;
-  // Which clients are left out or still waiting, or why the network cannot go on. Empty: all is
-  // well.
+  // Which clients are left out or still waiting, why the network cannot go on, or why its roster
+  // was not renewed. Empty: all is well.
   std::string problem() const;
   // The graph cannot be formed with the members that are left, who refuse the run; problem() says
   // why.
@@ -104,8 +104,8 @@ class GossipIssuer {
   void set_left_out(LeftOut left_out);
   // "roster-revoked" where `roster` revokes the service's own key, with what to do about it.
   [[nodiscard]] Result<identity::SignedRoster> sign(const identity::Roster& roster) const;
-  // Whether it is to be renewed: at half of its life, or because no issuer signed it.
-  bool is_due(const identity::SignedRoster& roster) const;
+  // It signed the roster at hand with its server's key. Requires: roster().
+  bool is_of_earlier_version() const;
   // Signs, keeps, publishes.
   Result<void> issue(identity::Roster roster, Duration lifetime);
   Result<void> refresh_now();
@@ -123,6 +123,7 @@ class GossipIssuer {
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
   std::string problem_;
+  std::string not_renewed_;  // why the last renewal failed
   bool cannot_go_on_ = false;
   LeftOut left_out_;
   std::optional<TimePoint> changed_at_;  // the members, in this process

@@ -6,12 +6,13 @@
 #include "coordinator/service/host_names.h"
 #include "core/base/durable_file.h"
 #include "core/identity/peer_policy.h"
+#include "core/identity/roster.h"
 
 namespace starling::coordinator {
 namespace {
 
-// Of both. As an issuer's it must not be identity::kOwnerName, which may take revocations back.
-constexpr const char* kName = "coordinator";
+constexpr std::string_view kName = "coordinator";  // of both
+static_assert(kName != identity::kOwnerName, "only the owner takes revocations back");
 
 // What devices dial, and what commands beside the service do.
 std::vector<std::string> addresses_of(const CoordinatorSettings& settings) {
@@ -74,7 +75,8 @@ Result<identity::Credentials> kept_credentials(const StateDirectory& state, cons
     return identity::Credentials{*key, *certificate, {authority.certificate()}};
   }
   profile.lifetime = settings.enrol.server_lifetime;
-  if (certificate) {
+  // An issuer is judged at the time that its rosters say.
+  if (certificate && profile.role == identity::Role::kCoordinator) {
     profile.lifetime =
         std::max(profile.lifetime, lifetime_until_end_of(*certificate, settings, now));
   }
@@ -95,10 +97,11 @@ Result<identity::Credentials> server_credentials(const StateDirectory& state,
                                                  const identity::CertificateAuthority& authority,
                                                  const CoordinatorSettings& settings,
                                                  WallTime now) {
-  return kept_credentials(
-      state, "server", authority,
-      {.role = identity::Role::kCoordinator, .name = kName, .addresses = addresses_of(settings)},
-      settings, now);
+  return kept_credentials(state, "server", authority,
+                          {.role = identity::Role::kCoordinator,
+                           .name = std::string(kName),
+                           .addresses = addresses_of(settings)},
+                          settings, now);
 }
 
 Result<identity::Credentials> issuer_credentials(const StateDirectory& state,
@@ -106,7 +109,8 @@ Result<identity::Credentials> issuer_credentials(const StateDirectory& state,
                                                  const CoordinatorSettings& settings,
                                                  WallTime now) {
   return kept_credentials(state, "issuer", authority,
-                          {.role = identity::Role::kIssuer, .name = kName}, settings, now);
+                          {.role = identity::Role::kIssuer, .name = std::string(kName)}, settings,
+                          now);
 }
 
 }  // namespace starling::coordinator

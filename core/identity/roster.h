@@ -51,8 +51,8 @@ inline constexpr std::string_view kRunIdKey = "run-id";
 inline constexpr std::string_view kOwnerName = "owner";
 
 // Where a roster was read. Coordinators of earlier versions signed rosters with their servers'
-// keys. Such a roster counts only where it is on the reader's own disk, where a process of the
-// earlier version put it after it had verified it: so its epoch is not forgotten.
+// keys. Such a roster counts only where it is on the reader's own disk, or was put there by the
+// owner for `gossip sign`: so its epoch is not forgotten.
 enum class RosterOrigin { kReceived, kOwnDisk };
 
 struct RosterMember {

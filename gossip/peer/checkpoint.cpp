@@ -129,16 +129,21 @@ Result<std::string> digest_in(Disk& disk, const std::filesystem::path& path) {
   return digest->second;
 }
 
-// Finishes what save_checkpoint() began: a new state whose model is in place replaces the former
-// state, and one whose model was never written is removed. A file that cannot be read is of no use
-// to a peer, so it counts as absent, unless the system is only short of memory or descriptors.
+// The disk or the system failed, so it is not known what the file is.
+bool is_of_system(const Error& error) {
+  return error.kind() == ErrorKind::kOverloaded || error.kind() == ErrorKind::kInternal;
+}
+
+// Finishes what a save_checkpoint() began that did not end well: a new state whose model is in
+// place replaces the former state, and one whose model was never written is removed. A file that is
+// not as it should be is of no use to a peer, so it counts as absent.
 Result<void> settle(Disk& disk, const std::filesystem::path& path) {
-  const auto of = model_of_state(disk, new_state_path(path));
-  if (!of && of.error().code() == "file-missing") return {};
-  if (!of && of.error().kind() == ErrorKind::kOverloaded) return of.error();
-  const auto model = digest_in(disk, path);
-  if (!model && model.error().kind() == ErrorKind::kOverloaded) return model.error();
-  if (!of || !model || *of != *model) return disk.remove(new_state_path(path));
+  const auto of_state = model_of_state(disk, new_state_path(path));
+  if (!of_state && of_state.error().code() == "file-missing") return {};
+  if (!of_state && is_of_system(of_state.error())) return of_state.error();
+  const auto in_place = digest_in(disk, path);
+  if (!in_place && is_of_system(in_place.error())) return in_place.error();
+  if (!of_state || !in_place || *of_state != *in_place) return disk.remove(new_state_path(path));
   // Of renames that were not synced, a power cut may keep any. It must not keep this one and undo
   // the model's, after which the process may have been killed.
   STARLING_TRY(disk.sync(path.parent_path()));
@@ -165,9 +170,10 @@ Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
   STARLING_TRY(disk.sync(path.parent_path()));
   STARLING_TRY(write_state(disk, new_state_path(path), checkpoint.state, digest));
   const auto written = write_model(disk, path, checkpoint, digest, layout);
-  // After a failure too, so that a useless state does not fill the disk until the next attempt.
-  const auto settled = settle(disk, path);
-  return written ? settled : written;
+  if (written) return disk.rename(new_state_path(path), state_path(path));
+  // So that a useless state does not fill the disk until the next attempt.
+  (void)settle(disk, path);
+  return written;
 }
 
 std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& path) {
@@ -206,6 +212,7 @@ Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                              const Checkpoint& checkpoint, const std::string& algorithm) {
   const std::string model = digest_of(checkpoint);
   const auto of_new = model_of_state(disk, new_state_path(path));
+  if (!of_new && is_of_system(of_new.error())) return of_new.error();
   const auto where = of_new && *of_new == model ? new_state_path(path) : state_path(path);
   STARLING_ASSIGN(const Bytes file, read_file(disk, where, kStateBytesMax));
   if (file.size() < Sha256Digest::kBytes) return damaged_state(where);

@@ -38,7 +38,7 @@ struct Checkpoint {
 // the power is cut or the disk is full, either the former pair or the new one can be loaded: until
 // the new model is in place, its state is in CHECKPOINT.state.new, beside the former state. A file
 // of that name that an earlier call left is used or removed. Errors are those of Disk; on failure,
-// too, a whole pair can be loaded.
+// too, a whole pair can be loaded. Requires: `path` names a directory.
 [[nodiscard]] Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
                                            const std::shared_ptr<const model::Layout>& layout);
@@ -54,7 +54,8 @@ struct Checkpoint {
 [[nodiscard]] Result<Checkpoint> load_checkpoint(Disk& disk, const std::filesystem::path& path,
                                                  std::shared_ptr<const model::Layout> layout);
 // What was kept with this very model, in either of the two files: "file-missing", "state-damaged",
-// "state-version", "state-other" (of another moment than the model, or another algorithm).
+// "state-version", "state-other" (of another moment than the model, or another algorithm), or those
+// of Disk.
 [[nodiscard]] Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
                                            const std::string& algorithm);

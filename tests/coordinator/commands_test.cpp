@@ -1004,7 +1004,7 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_THAT(err, HasSubstr("365 days"));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "0s"}), 2);
   std::filesystem::create_directories(federation.state().revoked().parent_path());
-  std::ofstream(federation.state().revoked()) << "# the server that was stolen\n"
+  std::ofstream(federation.state().revoked()) << "# the key that was stolen\n"
                                               << std::string(64, '3') << "  # in May\n";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file}), 0) << err;
   EXPECT_EQ(identity::SignedRoster::load(file, owner->credentials().authorities, "test")

@@ -573,10 +573,10 @@ TEST_F(CoordinatorServiceTest, AStateDirectoryOfAnEarlierVersionGoesOnUnderAnIss
   federation.stop_service();
   const auto ca = federation.state().authority();
   const auto authority = identity::CertificateAuthority::load(ca).value();
-  const auto kept = [&](identity::RosterOrigin origin = identity::RosterOrigin::kReceived) {
+  const auto kept = [&] {
     return identity::SignedRoster::load(federation.state().roster(),
                                         std::span(&authority.certificate(), 1),
-                                        authority.federation(), origin)
+                                        authority.federation())
         .value();
   };
   // As it was: the server's key signed, and there was no other.

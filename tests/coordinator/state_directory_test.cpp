@@ -9,6 +9,7 @@
 #include "coordinator/service/server_credentials.h"
 #include "core/identity/identity_directory.h"
 #include "core/identity/peer_policy.h"
+#include "core/identity/roster.h"
 #include "core/store/sqlite_store.h"
 #include "tests/support/temporary_directory.h"
 

@@ -87,6 +87,7 @@ class SteppedDisk final : public SystemDisk {
   Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override {
     const auto found = files_.find(path.filename().string());
     if (found == files_.end()) return rejected("file-missing", path.string());
+    STARLING_TRY(step());
     return std::unique_ptr<DiskFile>(std::make_unique<OpenBytes>(found->second));
   }
   Result<void> remove(const std::filesystem::path& path) override {
