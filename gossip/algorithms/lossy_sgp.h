@@ -4,8 +4,9 @@
 // a receiver that is absent stays here: on its edge, mass would add up and never come back.
 // Deviations: x <- x + min(1, 8 w) u. A node that received nothing for long has a small w, and z
 // would move by u / w a step. If all mixing matrices are doubly stochastic (`balanced`), the factor
-// below w = 1/4 is max(w, 16 w^2) instead: z moves by 4 u at most, and by u below w = 1/16, where
-// the ledger leaves weights that a member takes. Bytes a message: 8 (d + 1), twice those of sgp.
+// below w = 1/2 is max(w, 4 w^2) instead: z moves by 2 u at most, and by u below w = 1/4, where the
+// ledger leaves weights that a member takes. Above w = 2 it is w / 2, so that z moves by u / 2 at
+// least. Bytes a message: 8 (d + 1), twice those of sgp.
 #pragma once
 
 #include <optional>

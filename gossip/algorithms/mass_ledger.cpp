@@ -184,9 +184,9 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
 
 void MassLedger::forget(Node other) {
   // What was on the edge does not come back. With less everybody might wait for the others' pushes.
-  if (balanced_ && weight() < kGrowsBelow) {
-    grown_ += kGrowsBelow - weight();
-    scale(kGrowsBelow);
+  if (balanced_ && weight() < kLeastWeight) {
+    grown_ += kLeastWeight - weight();
+    scale(kLeastWeight);
   }
   taken_[other] = std::max(0.0, taken(other));
   const auto forget_total = [](Totals& total) {

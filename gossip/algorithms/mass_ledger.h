@@ -98,8 +98,8 @@ class MassLedger {
   template <class T>
   void read_new(Node from, std::span<const std::byte> total, std::span<T> z) const;
   // Both totals of the edge begin at 0 again: its other end has lost them, or says so; what it took
-  // counts on in is_drained_by(). A balanced ledger has a weight of at least 2^-11 then. O(1) where
-  // they are 0.
+  // counts on in is_drained_by(). A balanced ledger has at least kLeastWeight then. O(1) where they
+  // are 0 and the weight need not be made.
   void forget(Node other);
   // The mass here, without the edges.
   void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }
@@ -112,7 +112,8 @@ class MassLedger {
   bool balanced() const { return balanced_; }
   std::size_t size() const { return mass_.size() - 1; }
   double weight() const { return value(mass_.back()); }
-  // The weight that settle() made, less what it and pull() took away (two's complement).
+  // The weight that settle() and forget() made, less what it and pull() took away (two's
+  // complement).
   Fixed made() const { return made_; }
   // The mass here, and all that was ever pushed to or pulled from a node ([d + 1]).
   std::span<const Fixed> mass() const { return mass_; }
@@ -137,7 +138,7 @@ class MassLedger {
   Node members_;
   bool balanced_;
   Fixed made_ = 0;
-  double grown_ = 0;              // weight that settle() made and is to be given up
+  double grown_ = 0;              // weight that was made and is to be given up
   std::uint32_t little_for_ = 0;  // calls of settle(), as is_drained_by() counts them
   std::unordered_map<Node, Totals> pushed_;
   std::unordered_map<Node, Incoming> pulled_;

@@ -31,7 +31,7 @@ void GroupReduceMachine::hear_of_further(Member from, Progress theirs) {
 // Groups that chance does not draw with ours are ahead without a fault, and wait for us once they
 // are drawn with us.
 bool GroupReduceMachine::has_left_us(Member member, Exchange theirs) {
-  if (theirs > at_.exchange + ahead_max()) return true;
+  if (theirs > at_.exchange + kAhead) return true;
   for (Exchange exchange = at_.exchange; exchange < theirs; ++exchange) {
     if (std::ranges::binary_search(own_group(exchange), member)) return true;
   }

@@ -45,8 +45,11 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
 
 std::vector<Action> GroupReduceMachine::on(Event event, TimePoint now) {
   now_ = now;
+  // This process did not run: answers may wait to be read.
+  if (due_ && now_ > *due_ + AllReduceMachine::kStopped && next_asked_at_) forget_questions();
   std::visit([this](auto& e) { handle(e); }, event);
   ask_next_groups();
+  due_ = next_deadline();
   return std::exchange(actions_, {});
 }
 
@@ -98,6 +101,7 @@ void GroupReduceMachine::handle(LinkUp& up) {
   if (up.is_new) {
     Peer& peer = peers_[up.member];
     peer.met = true;
+    peer.is_asked = false;  // the question may be lost with the former link
     peer.down_since.reset();
     if (std::exchange(peer.came_near, false)) peer.missed = 0;
     reach(up.member, true);
@@ -144,7 +148,7 @@ void GroupReduceMachine::handle(NoteReceived& came) {
       is_one_of<reduce::Register, reduce::Ask, reduce::AskProgress, reduce::Want>(note.what);
   Peer& peer = peers_[came.from];
   const bool is_near = exchange + AllReduceMachine::kNear >= at_.exchange;
-  const bool was_asked = is_near && std::exchange(peer.is_asked, false);
+  const bool was_asked = (is_near || is_answer) && std::exchange(peer.is_asked, false);
   if (is_answer && find(exchange) == nullptr) return;
   if (!is_answer && is_near) {
     peer.missed = 0;
@@ -168,7 +172,11 @@ void GroupReduceMachine::handle(NoteReceived& came) {
   }
   const bool is_past = exchange < at_.exchange;
   const bool is_forgotten = is_past && find(exchange) == nullptr;
-  if (is_forgotten || !std::ranges::binary_search(own_group(exchange), came.from)) {
+  const Group* const opened = find(exchange);
+  const auto is_mate = [&] {
+    return std::ranges::binary_search(opened ? opened->members : own_group(exchange), came.from);
+  };
+  if (is_forgotten || !is_mate()) {
     if (asks && is_past) {
       tell_where_we_are(came.from);
     } else if (std::holds_alternative<reduce::AskProgress>(note.what)) {
@@ -186,6 +194,7 @@ void GroupReduceMachine::handle(PieceReceived& came) {
   const Group* const group = find(exchange);
   const auto place = group != nullptr ? group->place_of(came.from) : std::nullopt;
   if (!place || came.epoch != epoch_) return;
+  peers_[came.from].is_asked = false;
   came.from = *place;
   came.at = of_machine(exchange);
   give(exchange, std::move(came));

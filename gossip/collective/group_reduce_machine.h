@@ -123,6 +123,7 @@ class GroupReduceMachine final : public Reducer {
   void ask_next_groups();
   std::optional<TimePoint> judges_next_at() const;
   void judge_next_groups();
+  void forget_questions();
 
   // Who is elsewhere (group_reduce_ahead.cpp).
   void hear_of_further(Member from, Progress theirs);
@@ -162,13 +163,15 @@ class GroupReduceMachine final : public Reducer {
   bool copied_ = false;       // a model, and has not begun from it
   // Exchanges before this one: others may have come to them while we were elsewhere.
   Exchange away_until_ = 0;
-  // Who asked for something of an exchange that we were too far behind for: of the last one.
+  // Who registered, or asked for another attempt or a mean, in an exchange that we were too far
+  // behind for: of the last one.
   std::map<Member, Exchange> put_off_;
   std::optional<TimePoint> next_asked_at_;   // those of the next groups, and not judged yet
   std::optional<TimePoint> next_judged_at_;  // they were, last
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;
   TimePoint returns_again_at_{};  // not before
+  std::optional<TimePoint> due_;  // next_deadline() after the last event
   TimePoint now_{};
   std::vector<Action> actions_;
 };

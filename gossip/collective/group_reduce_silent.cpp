@@ -19,7 +19,7 @@ void GroupReduceMachine::ask_next_groups() {
     for (const Member member : own_group(exchange)) {
       Peer& peer = peers_[member];
       if (member == self_ || group->place_of(member) || peer.is_missing() || !peer.met ||
-          std::exchange(peer.is_asked, true)) {
+          peer.down_since || std::exchange(peer.is_asked, true)) {
         continue;
       }
       send(member, at_.exchange, 0, reduce::AskProgress{});
@@ -34,11 +34,19 @@ std::optional<TimePoint> GroupReduceMachine::judges_next_at() const {
 void GroupReduceMachine::judge_next_groups() {
   const auto due = judges_next_at();
   if (!due || now_ < *due) return;
-  // Answers may wait to be read then.
-  const bool has_stopped = now_ > *due + AllReduceMachine::kStopped;
-  for (Peer& peer : peers_) {
-    if (std::exchange(peer.is_asked, false) && !has_stopped) peer.missed = kMissedMax;
+  for (Member member = 0; member < peers_.size(); ++member) {
+    if (!std::exchange(peers_[member].is_asked, false)) continue;
+    peers_[member].missed = kMissedMax;
+    // We may have come to an exchange with it meanwhile.
+    const Group* const group = busy_ ? find(at_.exchange) : nullptr;
+    const auto place = group != nullptr ? group->place_of(member) : std::nullopt;
+    if (place) pass_over(at_.exchange, *place, now_);
   }
+  forget_questions();
+}
+
+void GroupReduceMachine::forget_questions() {
+  for (Peer& peer : peers_) peer.is_asked = false;
   next_asked_at_.reset();
   next_judged_at_ = now_;
 }

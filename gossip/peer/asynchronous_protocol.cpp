@@ -490,7 +490,14 @@ void AsynchronousProtocol::handle(const peer::LinkDown& down) {
 void AsynchronousProtocol::handle(const training::Reach& reach) {
   const auto& [member, reachable] = reach;
   if (member >= names_.size()) return;
-  neighbours_[member].reachable = reachable;
+  Neighbour& neighbour = neighbours_[member];
+  const bool is_back = reachable && !std::exchange(neighbour.reachable, reachable);
+  neighbour.reachable = reachable;
+  if (is_back && neighbour.open() && algorithm_->counts_on_edges()) {
+    // What was sent meanwhile may be lost, and then no confirmation comes that would make room.
+    neighbour.unconfirmed.forget();
+    introduce(member);
+  }
   const bool lost_or_back = quorum_.reach(member, reachable, now_);
   if (lost_or_back) say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   if (!reachable && asked_ == member) give_up();

@@ -169,7 +169,7 @@ Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
   // the name that the new one takes.
   STARLING_TRY(disk.sync(path.parent_path()));
   STARLING_TRY(write_state(disk, new_state_path(path), checkpoint.state, digest));
-  const auto written = write_model(disk, path, checkpoint, digest, layout);
+  auto written = write_model(disk, path, checkpoint, digest, layout);
   if (written) return disk.rename(new_state_path(path), state_path(path));
   // So that a useless state does not fill the disk until the next attempt.
   (void)settle(disk, path);

@@ -187,6 +187,31 @@ TEST(AsynchronousProtocol, WhoIsCutOffTakesLittleMassAlong) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(world.progress(i).heard, 3U) << i;
 }
 
+// Its links stay whole, and what was pushed and confirmed meanwhile is lost.
+TEST(AsynchronousProtocol, WhoIsBackIsPushedToWhateverWasLost) {
+  PeerWorld world(testing::small_network_of_steps(100'000, "ring", 4, "push-sum"), 3);
+  bool is_lost = false;
+  int pushes = 0;  // of it
+  world.on_transfer = [&](std::size_t from, std::size_t to, VectorTransfer& transfer,
+                          SharedBytes&) {
+    if (is_lost && (from == 3 || to == 3)) transfer.epoch = 0;
+    if (from == 3 && std::holds_alternative<PairMessage>(transfer.content)) ++pushes;
+  };
+  world.begin();
+  world.run_for(5s);
+  EXPECT_GT(pushes, 10);
+  is_lost = true;
+  world.run_for(1s);
+  world.cut_off({3});
+  world.run_for(8s);
+  is_lost = false;
+  world.mend({3});
+  world.run_for(2s);
+  pushes = 0;
+  world.run_for(2s);
+  EXPECT_GT(pushes, 10);
+}
+
 // A hub of which most links are cut counts itself a minority; its other leaves hear of all by way
 // of each other. Were mass to travel between them, the leaves' would come to the hub, since nothing
 // that it learns may go back.
