@@ -330,7 +330,7 @@ void GroupReduceMachine::note_whether_alone(bool is_with_others) {
 // Who did not answer this member, whatever others heard of it.
 void GroupReduceMachine::remember_silent(const Group& group) {
   for (Member place = 0; place < group.members.size(); ++place) {
-    if (group.machine.is_silent(place)) peers_[group.members[place]].missed = kMissedMax;
+    if (group.machine.is_silent(place)) call_silent(peers_[group.members[place]]);
   }
 }
 

@@ -72,7 +72,8 @@ class GroupReduceMachine final : public Reducer {
     std::optional<TimePoint> down_since;  // its link, as far as was said
     // Exchanges of ours in a row that ended without it, and it did not come near meanwhile.
     unsigned missed = 0;
-    bool came_near = true;  // since its link was made; who only dials again and again does not
+    // Since its link was made, or it was silent; who only dials again and again does not.
+    bool came_near = true;
     // Exchanges that ended without it since one ended with it, although it said that it is further.
     unsigned not_followed = 0;
     bool is_asked = false;  // whether it is there; it was not heard since
@@ -123,6 +124,7 @@ class GroupReduceMachine final : public Reducer {
   void ask_next_groups();
   std::optional<TimePoint> judges_next_at() const;
   void judge_next_groups();
+  static void call_silent(Peer& peer);
   void forget_questions();
 
   // Who is elsewhere (group_reduce_ahead.cpp).

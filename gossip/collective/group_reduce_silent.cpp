@@ -36,13 +36,20 @@ void GroupReduceMachine::judge_next_groups() {
   if (!due || now_ < *due) return;
   for (Member member = 0; member < peers_.size(); ++member) {
     if (!std::exchange(peers_[member].is_asked, false)) continue;
-    peers_[member].missed = kMissedMax;
+    call_silent(peers_[member]);
     // We may have come to an exchange with it meanwhile.
     const Group* const group = busy_ ? find(at_.exchange) : nullptr;
     const auto place = group != nullptr ? group->place_of(member) : std::nullopt;
     if (place) pass_over(at_.exchange, *place, now_);
   }
   forget_questions();
+}
+
+// Until it comes near: that its link carries again tells nothing of where it is.
+void GroupReduceMachine::call_silent(Peer& peer) {
+  if (peer.is_missing()) return;
+  peer.missed = kMissedMax;
+  peer.came_near = false;
 }
 
 void GroupReduceMachine::forget_questions() {

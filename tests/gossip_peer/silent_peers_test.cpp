@@ -184,8 +184,8 @@ std::vector<SilentCase> silent_cases() {
   };
   add("all-reduce", 4, 5.5, 4);
   add("diloco-all", 4, 5.5, 4);
-  add("all-reduce:group=2", 4.5, 5.5, 5);
-  add("all-reduce:group=3", 4.5, 5.5, 5);
+  add("all-reduce:group=2", 4.5, 5.5, 4);
+  add("all-reduce:group=3", 4.5, 5.5, 4);
   add("dpsgd", 2.7, 2.7, 6);
   add("sgp", 2.7, 2.7, 6);
   return cases;
