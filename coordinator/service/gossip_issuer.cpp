@@ -291,6 +291,7 @@ Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifet
                     counted(roster_to_sign.members.size(), "member"));
   }
   STARLING_TRY(desk_.publish(std::move(made)));
+  not_renewed_.clear();
   set_alarm(lifetime);
   return {};
 }

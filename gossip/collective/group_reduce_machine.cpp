@@ -128,6 +128,7 @@ void GroupReduceMachine::handle(LinkDown& down) {
   if (down.member >= peers_.size() || down.member == self_) return;
   Peer& peer = peers_[down.member];
   if (!peer.down_since) peer.down_since = now_;
+  peer.is_asked = false;
   if (!is_down(peer)) return;
   reach(down.member, false);
   claims_.forget(down.member);
@@ -296,7 +297,7 @@ void GroupReduceMachine::perform(const Group& group, Finished finished) {
       peer.not_followed = 0;
       continue;
     }
-    if (was_there) ++peer.missed;
+    if (was_there && !peer.is_missing() && ++peer.missed == kMissedMax) peer.came_near = false;
     if (claims_.has(member)) ++peer.not_followed;
   }
   remember_silent(group);

@@ -347,10 +347,12 @@ void AsynchronousProtocol::handle(const peer::TransferReceived& came) {
   const auto& [from, whole] = came;
   const VectorTransfer::Content& content = whole.transfer.content;
   const protocol::Support& support = whole.transfer.support;
+  // What was sent while it could not be reached may be lost: no confirmation would make room.
+  if (std::exchange(neighbours_[from].is_back, false)) neighbours_[from].unconfirmed.forget();
   if (const auto* const introduction = std::get_if<Introduction>(&content)) {
     const bool is_known = meet(from, introduction->edge, introduction->exchange, support);
     neighbours_[from].unconfirmed.forget();  // it may have forgotten what it was sent
-    if (is_known && !is_of_quorum(from)) confirm(from, 0);
+    if (is_known && (algorithm_->counts_on_edges() || !is_of_quorum(from))) confirm(from, 0);
   } else if (const auto* const confirmation = std::get_if<Confirmation>(&content)) {
     meet(from, confirmation->edge, confirmation->phases, support);
     neighbours_[from].unconfirmed.confirmed(confirmation->number);
@@ -491,12 +493,10 @@ void AsynchronousProtocol::handle(const training::Reach& reach) {
   const auto& [member, reachable] = reach;
   if (member >= names_.size()) return;
   Neighbour& neighbour = neighbours_[member];
-  const bool is_back = reachable && !std::exchange(neighbour.reachable, reachable);
-  neighbour.reachable = reachable;
-  if (is_back && neighbour.open() && algorithm_->counts_on_edges()) {
-    // What was sent meanwhile may be lost, and then no confirmation comes that would make room.
-    neighbour.unconfirmed.forget();
-    introduce(member);
+  const bool was_reachable = std::exchange(neighbour.reachable, reachable);
+  if (reachable && !was_reachable && neighbour.open() && algorithm_->counts_on_edges()) {
+    neighbour.is_back = true;
+    introduce(member);  // so that it says something, if it is: others may only have said so
   }
   const bool lost_or_back = quorum_.reach(member, reachable, now_);
   if (lost_or_back) say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());

@@ -212,7 +212,10 @@ Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                              const Checkpoint& checkpoint, const std::string& algorithm) {
   const std::string model = digest_of(checkpoint);
   const auto of_new = model_of_state(disk, new_state_path(path));
-  if (!of_new && is_of_system(of_new.error())) return of_new.error();
+  if (!of_new && is_of_system(of_new.error())) {
+    const auto of_former = model_of_state(disk, state_path(path));
+    if (!of_former || *of_former != model) return of_new.error();
+  }
   const auto where = of_new && *of_new == model ? new_state_path(path) : state_path(path);
   STARLING_ASSIGN(const Bytes file, read_file(disk, where, kStateBytesMax));
   if (file.size() < Sha256Digest::kBytes) return damaged_state(where);
