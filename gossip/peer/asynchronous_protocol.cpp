@@ -493,8 +493,8 @@ void AsynchronousProtocol::handle(const training::Reach& reach) {
   const auto& [member, reachable] = reach;
   if (member >= names_.size()) return;
   Neighbour& neighbour = neighbours_[member];
-  const bool was_reachable = std::exchange(neighbour.reachable, reachable);
-  if (reachable && !was_reachable && neighbour.open() && algorithm_->counts_on_edges()) {
+  neighbour.reachable = reachable;
+  if (neighbour.open() && algorithm_->counts_on_edges()) {  // also where it was suspected only
     neighbour.is_back = true;
     introduce(member);  // so that it says something, if it is: others may only have said so
   }

@@ -59,7 +59,7 @@ class AsynchronousProtocol final : public ProtocolBase {
     Exchange most_phases = 0;       // the same, ever
     bool heard = false;             // over the present link: its incarnation is this one
     bool reachable = true;          // by failure detection
-    bool is_back = false;           // the same, again, and nothing was heard of it since
+    bool is_back = false;           // after a suspicion, and nothing was heard of it since
     bool far_ahead = false;         // when its link came up
     UnconfirmedPushes unconfirmed;  // where the algorithm counts on edges
     protocol::Support support;      // as it said last
