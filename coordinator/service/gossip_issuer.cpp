@@ -271,9 +271,6 @@ Result<identity::SignedRoster> GossipIssuer::sign(const identity::Roster& roster
       credentials_->certificate.public_key_digest().hex(), parts_.state.authority().string()));
 }
 
-// No device that does not hold it yet takes such a roster. One that the owner signed waits for half
-// of its life, while the members are the same: it may have to reach members that take none of this
-// service, because a thief revoked its key.
 bool GossipIssuer::is_of_earlier_version() const {
   return desk_.roster()->signer().role != identity::Role::kIssuer;
 }
@@ -410,6 +407,9 @@ Result<void> GossipIssuer::refresh_now() {
     next.members = std::move(listed);
     return issue(std::move(next), lifetime);
   }
+  // No device takes a roster of an earlier version that does not hold it yet. One that the owner
+  // signed waits for half of its life: it may have to reach members that take none of this service,
+  // because a thief revoked its key.
   const bool is_old = now >= current.issued + in_milliseconds(lifetime / 2);
   if (is_old || is_of_earlier_version()) return issue(std::move(next), lifetime);
   set_alarm(lifetime);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is a member of a gossip network, and what the network trains: decided by an issuer (the
-// coordinator's service, or the owner of the authority's key offline) and passed on as it was
+// The members of a gossip network and what it trains. An issuer decides both (the coordinator's
+// service, or the holder of the authority's key offline), and members pass the roster on as it was
 // signed.
 // Refusals:
 //   bad-roster roster-signature roster-signer roster-federation roster-expired roster-old
@@ -131,8 +131,8 @@ class SignedRoster {
   //   roster-jump         its epoch is more than kRosterEpochStepMax later
   //   roster-revoked      `held` revokes the key that signed it
   //   roster-revocations  it does not revoke all that `held` revokes, and its signer is not named
-  //                       kOwnerName: only who has the authority's key takes a revocation back,
-  //                       so a thief of the service's key does not
+  //                       kOwnerName: only the holder of the authority's key may take a
+  //                       revocation back, and no thief of the service's key
   [[nodiscard]] Result<void> may_follow(const SignedRoster& held) const;
 
   const Roster& roster() const { return *roster_; }

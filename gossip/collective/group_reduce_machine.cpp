@@ -46,10 +46,10 @@ GroupReduceMachine::GroupReduceMachine(const Options& options, Epoch epoch, cons
 std::vector<Action> GroupReduceMachine::on(Event event, TimePoint now) {
   now_ = now;
   // This process did not run: answers may wait to be read.
-  if (due_ && now_ > *due_ + AllReduceMachine::kStopped && next_asked_at_) forget_questions();
+  if (due_ && now_ > *due_ + AllReduceMachine::kStopped) forget_questions();
   std::visit([this](auto& e) { handle(e); }, event);
   ask_next_groups();
-  due_ = next_deadline();
+  due_ = next_asked_at_ ? next_deadline() : std::nullopt;
   return std::exchange(actions_, {});
 }
 

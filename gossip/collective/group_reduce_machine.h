@@ -173,7 +173,7 @@ class GroupReduceMachine final : public Reducer {
   // A member that has a quorum, met by a minority, and where it is.
   std::optional<std::pair<Member, Progress>> outranked_by_;
   TimePoint returns_again_at_{};  // not before
-  std::optional<TimePoint> due_;  // next_deadline() after the last event
+  std::optional<TimePoint> due_;  // next_deadline() after the last event, while a question is open
   TimePoint now_{};
   std::vector<Action> actions_;
 };

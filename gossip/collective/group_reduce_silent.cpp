@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is silent is found by all in one wait: while a member waits long for one, it asks those of
-// its next groups whether they are there. Else each would find it only once it is drawn with it,
-// one after the other, and those that wait for them would wait again and again.
+// A silent member is noticed by all others within one wait: a member that waits for long asks the
+// members of its next groups, too, whether they are there. Otherwise each would notice it only when
+// both are drawn into one group, and the waits would add up.
 #include <algorithm>
 #include <utility>
 

@@ -127,13 +127,21 @@ TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreU
   EXPECT_NE(serial(now + std::chrono::hours(24 * 61)), second) << "a third of 90 days is left";
 }
 
-TEST_F(StateDirectoryTest, TheIssuersKeyIsItsOwnAndKeptUntilItsTimeIsUp) {
-  const StateDirectory state(directory.path() / "lab");
-  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");
-  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
+// Of a state directory that init has made.
+class CertificatesOfAServiceTest : public StateDirectoryTest {
+ protected:
+  CertificatesOfAServiceTest() { settings.service.names = "lab.test"; }
+
+  const StateDirectory state{directory.path() / "lab"};
+  const std::string made = init_code(state.root(), {.names = {"lab.test"}});
+  const identity::CertificateAuthority authority =
+      identity::CertificateAuthority::load(state.authority()).value();
   const WallTime now = clock.wall_now();
   CoordinatorSettings settings;
-  settings.service.names = "lab.test";
+};
+
+TEST_F(CertificatesOfAServiceTest, TheIssuersKeyIsItsOwnAndKeptUntilItsTimeIsUp) {
+  ASSERT_EQ(made, "made");
   const auto issuer = [&](WallTime when) {
     return issuer_credentials(state, authority, settings, when).value().certificate;
   };
@@ -161,13 +169,8 @@ TEST_F(StateDirectoryTest, TheIssuersKeyIsItsOwnAndKeptUntilItsTimeIsUp) {
   EXPECT_EQ(issuer(now).identity()->name, "coordinator");
 }
 
-TEST_F(StateDirectoryTest, AfterItsClockRanAheadDevicesWithoutOneAreStillServed) {
-  const StateDirectory state(directory.path() / "lab");
-  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");
-  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
-  const WallTime now = clock.wall_now();
-  CoordinatorSettings settings;
-  settings.service.names = "lab.test";
+TEST_F(CertificatesOfAServiceTest, AfterItsClockRanAheadDevicesWithoutOneAreStillServed) {
+  ASSERT_EQ(made, "made");
   for (const int days : {20, 80, 200, 364}) {
     const WallTime ahead = now + std::chrono::hours(24 * days);
     const auto then = server_credentials(state, authority, settings, ahead).value().certificate;

@@ -559,7 +559,8 @@ TEST(MassLedger, LittleWeightGrowsWhileSomebodyIsHeard) {
   EXPECT_NEAR(model[0], 3, 1e-6);
 }
 
-// All may have next to nothing and be started again at once: nobody would push any more.
+// Otherwise a network in which all nodes have next to no weight when they are started again would
+// stay without pushes.
 TEST(MassLedger, HasALittleWeightWhereAnEdgeBeginsAgain) {
   for (const bool balanced : {true, false}) {
     MassLedger ledger(1, 3, balanced);

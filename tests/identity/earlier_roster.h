@@ -11,7 +11,7 @@
 
 namespace starling::testing {
 
-// Signed by whoever holds `signer`, whatever it says.
+// `body` with the signature of `signer`, who need not be allowed to sign it.
 inline std::string signed_text(std::string body, const identity::Credentials& signer) {
   body += signer.certificate.pem();
   return body + "signature " + to_hex(identity::sign(signer.key, as_bytes(body))) + "\n";
